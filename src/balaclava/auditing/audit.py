@@ -34,11 +34,11 @@ from balaclava.simulation.gpu.device import device_error
 
 # Defaults that keep an audit within seconds.
 _AUDIT_ROUNDS = 16_000_000  # of all games together
-_FIRST_AUDIT_ROUNDS = 4_000_000  # the same at first for unbounded rewards, which are slower
-_TIMES_MORE = 3  # times as many games follow there if the first bound is positive
+_FIRST_AUDIT_ROUNDS = 4_000_000  # of the first games with unbounded rewards, which are slower
+_TIMES_MORE = 3  # times as many games follow these if the first bound is positive
 _FEWEST_TRIALS, _MOST_TRIALS = 10_000, 400_000  # games
-_DEFAULT_PAIRS, _REPLAY_SECONDS = 600, 3.0  # of the replay: the first limit that is reached
-_UNSCALED_PAIRS = 48  # on the policy itself, where a variant with shorter phases has the others
+_DEFAULT_PAIRS, _REPLAY_SECONDS = 600, 3.0  # limits of the replay: the first one reached ends it
+_UNSCALED_PAIRS = 48  # on the policy itself, if a variant with shorter phases has the others
 
 Ended = Callable[[], bool]
 Proof = TypeVar("Proof")
@@ -57,14 +57,14 @@ def audit(
 ) -> AuditReport:
     """Try to refute the privacy that a policy claims.
 
-    Replay checks the proof on `pairs` neighbouring reward streams. Mechanisms are drawn and
+    Replay checks the proof on `pairs` neighbouring reward streams. Draws of the mechanisms are
     compared with their laws. The exact audit (for policies that protect single decisions) computes
-    the true delta. The statistical audit plays `trials` games and bounds epsilon from below. A
-    policy without a claim is shown to leak.
+    the true delta. The statistical audit plays `trials` games and bounds epsilon from below, also
+    for a policy without a claim.
 
     Args:
         policy: The policy to audit.
-        trials: Games of the statistical audit; by default as many as take a few seconds.
+        trials: Games of the statistical audit; by default as many as a few seconds allow.
         seed: A whole number; with `pairs` given, the same seed gives the same report.
         confidence: Confidence of the statistical lower bound.
         pairs: Neighbouring streams of the replay; by default 600, or as many as three seconds of
@@ -134,7 +134,7 @@ def audit(
 def run_concurrently(
     proof: Callable[[Ended], Proof], games: Callable[[], Games]
 ) -> tuple[Proof, Games]:
-    """Run both at once: compiled games leave the interpreter to the proof. Ctrl-C ends both."""
+    """Run both at once: compiled games release the interpreter's lock. Ctrl-C ends both."""
     end = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         checked = pool.submit(proof, end.is_set)
@@ -155,7 +155,7 @@ def check_proof(
 ) -> tuple[ReplayAudit, LawAudit | None, ExactAudit | None]:
     """All parts of an audit but the games.
 
-    Replay examines the planned variant and the policy itself, which must ask for the same noise.
+    Replay examines the planned variant and then the policy itself.
     """
     claim, entries = policy.guarantee, dict[Any, Any]()
     replay = functools.partial(
@@ -176,7 +176,7 @@ def check_proof(
 
 
 def _plays_on_gpu(policy: Policy, device: Device, quick: bool) -> bool:
-    """Whether the games of this audit are played on a GPU; an error if they cannot be."""
+    """Whether games are played on a GPU; raises if that is demanded and impossible."""
     if quick or policy.report_kernel is not None:
         check("device", device, Device)
         return False
@@ -199,7 +199,7 @@ def play_games(
 ) -> StatisticalAudit | BettingAudit | None:
     """The statistical part: games, bets, or reports.
 
-    It is None if games would have several decisions and the claim is on single ones.
+    It is None if the claim is on single decisions and games of one decision could not be planned.
     """
     claim = policy.guarantee
     if not plan.one_decision:

@@ -14,13 +14,13 @@ from balaclava.policies.base import Policy
 _SHORTENING_SCALES = (0.3, 0.1, 0.03, 0.01)
 SHORT_ROUNDS = 100  # within which each arm should have a release, or phases are shortened
 _THOROUGH_ROUNDS = 256  # of a game that looks for late batches; a guess
-_LONGEST_GAME = 20_000  # rounds, beyond which no release is waited for
-_DECISION_SCOPE_ROUNDS = 48  # of a replay for scope "decision": old releases take some to show
+_LONGEST_GAME = 20_000  # rounds in which the first release is searched for
+_DECISION_SCOPE_ROUNDS = 48  # of a replay for scope "decision": late decisions may read releases
 
 
 @dataclass(frozen=True)
 class GamePlan:
-    """The games that show most: long enough for some releases, and no longer."""
+    """Games that are just long enough for some releases."""
 
     policy: Policy
     rounds: int
@@ -43,10 +43,10 @@ class GamePlan:
 
 
 def plan_games(policy: Policy) -> GamePlan:
-    """Plan games with a few releases; `radius_scale` shortens phases of thousands of rounds.
+    """Plan games with a few releases; a smaller `radius_scale` shortens long phases.
 
-    Privacy does not depend on `radius_scale`, which multiplies confidence radii only. So a policy
-    with short phases stands for the same code with long ones.
+    Privacy does not depend on `radius_scale`, which only multiplies confidence radii. So a policy
+    with short phases tests the same code as one with long phases.
     """
     first = first_release(policy, SHORT_ROUNDS)
     if first is None and "radius_scale" in policy.annotations:

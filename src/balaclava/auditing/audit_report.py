@@ -1,4 +1,4 @@
-"""The report of an audit, on one screen."""
+"""The report of an audit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from balaclava.auditing.replay.replay_audit import ReplayAudit
 from balaclava.privacy.guarantee import Guarantee
 
 Verdict = Literal["consistent", "violated", "unproved", "not examined", "not private"]
-# Share of the claimed epsilon from which on a lower bound is called tight; a convention.
+# Share of the claimed epsilon at which a lower bound is called tight; a convention.
 _TIGHT_SHARE = 0.8
 
 
@@ -25,10 +25,10 @@ class AuditReport:
     """The result of trying to refute a claim of privacy.
 
     - "violated": there is a counterexample.
-    - "unproved": replay cannot account for it, and games refute nothing.
-    - "not examined": nothing that depends on a reward was released or decided.
-    - "consistent": within the claim wherever it was examined. This is not a proof, which stands in
-      the policy's docstring.
+    - "unproved": replay found a loss above the claim, and games refute nothing.
+    - "not examined": no release or decision depended on a reward.
+    - "consistent": within the claim wherever it was examined. The proof is in the policy's
+      docstring.
     - "not private": the policy claims nothing.
 
     Attributes:
@@ -40,7 +40,7 @@ class AuditReport:
         exact: The exact audit of the index law, if it applies.
         statistical: The audit by games or bets, if it applies.
         laws: The test of the mechanisms' laws, if it applies.
-        notes: Remarks on how the audit was done.
+        notes: Remarks on the audit.
     """
 
     policy: str
@@ -72,7 +72,7 @@ class AuditReport:
 
     @property
     def tight(self) -> bool:
-        """Whether the lower bound comes near the claim, so that a violation can hardly hide."""
+        """Whether the lower bound is at least 80 % of the claim."""
         return (
             self.claimed.private and self.epsilon_lower >= _TIGHT_SHARE * self.claimed.epsilon > 0
         )
@@ -109,7 +109,7 @@ class AuditReport:
         return "\n".join([*lines, *(f"note:        {note}" for note in self.notes)])
 
     def _tightness(self) -> str:
-        """How near the games came to the claim; "" for a refuted one."""
+        """How close the lower bound is to the claim; "" if the claim is refuted."""
         if not isinstance(self.statistical, StatisticalAudit) or not self.claimed.private:
             return ""
         if self.epsilon_lower > self.claimed.epsilon:

@@ -1,10 +1,9 @@
-"""Rare answers: those that a mechanism's law allows but seldom gives.
+"""Rare answers: possible under a mechanism's law, but improbable.
 
-Privacy must hold for every possible answer, however rare, and a leak may wait for one. So in some
+Privacy must hold for every possible answer, and a leak may depend on a rare one. So in some
 scenarios the recorder replaces answers: by stretched noise, one-sided noise, no noise, an earlier
-answer, or a value near a number in the policy's own code. Each stays in the support of its law.
-The loss of a moved input does not depend on the answer, so replay judges such a tape like any
-other.
+answer, or a value near a number in the policy's code. Each stays in the support of its law. The
+loss of a moved input does not depend on the answer, so replay judges such a tape like any other.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ import numpy as np
 from balaclava.policies.base import Policy
 from balaclava.privacy.mechanisms.base import Mechanism, Terms
 
-# How answers are chosen, by scenario; a guess, with the most frequent kinds of leak twice.
+# Styles of answers, by scenario; a guess, with the most frequent kind of leak twice.
 RARE_STYLES = ("any", "high", "number", "low", "repeated", "stretched", "number", "bare")
-_NOISE_FACTORS = (3.0, 8.0, 30.0, 1e3)  # by which noise is stretched: from likely to absurd
+_NOISE_FACTORS = (3.0, 8.0, 30.0, 1e3)  # by which noise is stretched
 _TAIL_PROBABILITY = 1e-9  # beyond the quantiles of a bounded law that are tried
 _DRAWS_TO_CHOOSE_FROM = 24  # for a mechanism without a declared law
 _NATURAL_SHARES = (0.3, 0.6, 0.85)  # of answers that stay as drawn; a guess
@@ -30,7 +29,7 @@ _COMMON_NUMBERS = (0.0, 1.0, -1.0, 0.5, 10.0)  # tried for every policy
 
 
 class RareAnswers:
-    """Replaces drawn answers by rare ones, all through a scenario."""
+    """Replaces drawn answers of a scenario by rare ones."""
 
     def __init__(self, numbers: tuple[float, ...], number: int, seed: int) -> None:
         self.rng = np.random.default_rng([seed, number, 77])
@@ -58,7 +57,7 @@ class RareAnswers:
     def rare_number(
         self, mechanism: Mechanism, terms: Terms, answer: float, again: Callable[[], Any]
     ) -> float:
-        """The wanted answer, moved into the range of the law."""
+        """The wanted answer, clipped to the range of the law."""
         if mechanism.law is None:
             wanted = self.wanted(float(terms.value), answer)
             draws = (float(again()) for _ in range(_DRAWS_TO_CHOOSE_FROM))
@@ -95,7 +94,7 @@ class RareAnswers:
         return low, high, hasattr(law, "pmf")
 
     def wanted(self, value: float, answer: float) -> float:
-        """An answer in the style of this scenario, in the support of the law or not."""
+        """An answer in the style of this scenario, possibly outside the support of the law."""
         noise = answer - value
         style = str(self.rng.choice(RARE_STYLES[1:])) if self.style == "any" else self.style
         if style == "number":
@@ -122,7 +121,7 @@ class RareAnswers:
         return one + float(self.rng.choice([-1.0, 1.0]) * 10.0 ** self.rng.uniform(-9.0, 0.5))
 
     def draw(self, method: str, answer: Any) -> Any:
-        """A plain draw of a decision, sometimes replaced by one far in the tail."""
+        """A plain draw, sometimes replaced by one far in the tail."""
         if not isinstance(answer, float) or self.rng.random() > 0.25:
             return answer
         if method == "random":

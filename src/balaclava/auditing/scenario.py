@@ -1,6 +1,6 @@
-"""Scenarios: the sequence of events that a policy goes through in one run.
+"""Scenarios: the sequence of events of one run.
 
-A scenario has decisions, rewards that come at once, late or never, cancelled decisions, changing
+A scenario has decisions, rewards that arrive at once, late or never, cancelled decisions, changing
 contexts, saves and restores. It may begin in a state that compiled play has reached, with earlier
 decisions whose rewards are still pending. Interpreted and compiled runs follow the same scenario.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from balaclava.errors import ContextError
 from balaclava.policies.base import Policy
 
-# Different contexts in a scenario, after which they repeat: checking each one takes time.
+# Different contexts in a scenario; then they repeat, as checking each takes time.
 _DISTINCT_CONTEXTS = 400
 
 
@@ -28,10 +28,10 @@ class Neighbour(NamedTuple):
 
 @dataclass
 class Scenario:
-    """What happens, round after round.
+    """The events by round.
 
-    Each decision has a slot: first those of the scenario by round, then earlier decisions whose
-    rewards are pending when it begins.
+    Each decision has a slot. The first slots are the decisions of the scenario by round, the others
+    earlier decisions whose rewards are pending when it begins.
     """
 
     times: np.ndarray  # [slots]: the round number that the policy sees
@@ -43,7 +43,7 @@ class Scenario:
     initial_state: Any = None  # None: the policy's own beginning
     pending: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))  # arm, phase
     restore_rounds: frozenset[int] = frozenset()  # rounds after which it is saved and restored
-    conditions: tuple[str, ...] = ()  # what it has that a plain scenario does not have
+    conditions: tuple[str, ...] = ()  # in which it differs from a plain scenario
 
     @property
     def rounds(self) -> int:
@@ -55,9 +55,8 @@ class Scenario:
 
     def events(self, i: int) -> list[int]:
         """What is told and cancelled after the i-th choice."""
-        events: list[int] = self.event_items[
-            self.event_offsets[i] : self.event_offsets[i + 1]
-        ].tolist()
+        first, end = self.event_offsets[i : i + 2]
+        events: list[int] = self.event_items[first:end].tolist()
         return events
 
     def truncate(self, rounds: int) -> None:
@@ -84,7 +83,7 @@ def event_arrays(events: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plain_scenario(policy: Policy, rewards: np.ndarray, rounds_before: int = 0) -> Scenario:
-    """Every reward comes at once, and every context is the practice context."""
+    """A scenario with prompt rewards, in which every context is the practice context."""
     rounds = len(rewards)
     return Scenario(
         times=np.arange(rounds_before + 1, rounds_before + rounds + 1),
@@ -98,7 +97,7 @@ def plain_scenario(policy: Policy, rewards: np.ndarray, rounds_before: int = 0) 
 def delayed_events(
     rounds: int, delay: int, cancelled: float, rng: np.random.Generator, pending: int = 0
 ) -> list[list[int]]:
-    """Events with rewards up to `delay` rounds late, in any order; a share is cancelled."""
+    """Events with rewards up to `delay` rounds late, in any order, and a share cancelled."""
     events: list[list[int]] = [[] for _ in range(rounds)]
     for slot in range(rounds):
         due = slot + (int(rng.integers(0, delay + 1)) if delay else 0)
@@ -120,10 +119,9 @@ def scenario_contexts(policy: Policy, rounds: int, rng: np.random.Generator | No
     practice = np.asarray(practice)
     if rng is None:
         return np.repeat(practice[None], rounds, axis=0)
-    distinct = [
-        varied_context(policy, practice, rng) for _ in range(min(rounds, _DISTINCT_CONTEXTS))
-    ]
-    return np.array(distinct)[np.arange(rounds) % len(distinct)]
+    count = min(rounds, _DISTINCT_CONTEXTS)
+    distinct = np.array([varied_context(policy, practice, rng) for _ in range(count)])
+    return distinct[np.arange(rounds) % count]
 
 
 def varied_context(policy: Policy, practice: np.ndarray, rng: np.random.Generator) -> np.ndarray:

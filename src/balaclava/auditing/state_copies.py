@@ -12,17 +12,14 @@ _ALIGNMENT = 64  # bytes: a cache line
 
 
 def copy_state(state: Any) -> Any:
-    """A state with arrays of its own."""
+    """A deep copy of a state."""
     return type(state)(
         *(part.copy() if isinstance(part, np.ndarray) else copy_state(part) for part in state)
     )
 
 
 def pack_state(state: Any) -> tuple[Any, np.ndarray]:
-    """A copy of a state in one block of memory, and that block.
-
-    Copying the block then restores the whole state.
-    """
+    """A copy of a state in one block of memory, and that block: copying it restores the state."""
     memory = np.zeros(_packed_bytes(state) // 8, np.uint64)  # whole words copy much faster
     copy, _ = _place(state, memory, 0)
     return copy, memory
@@ -47,7 +44,7 @@ def _place(state: Any, memory: np.ndarray, offset: int) -> tuple[Any, int]:
 
 
 def fingerprint(state: Any) -> bytes:
-    """A digest of all arrays of a state or of parameters, which takes less room than a copy."""
+    """A digest of all arrays of a state or of parameters, smaller than a copy."""
     digest = hashlib.sha256()
     for array in arrays_of(state):
         digest.update(np.ascontiguousarray(array).data)

@@ -29,12 +29,12 @@ class TapeEntry(NamedTuple):
     body: Callable[..., Any] | None = None  # of a mechanism
 
 
-class Divergence(Exception):  # noqa: N818 (it is a finding, not an error)
+class Divergence(Exception):  # noqa: N818 (a finding, not an error)
     """The policy's queries differ from those on the neighbouring stream."""
 
 
 class Recorder:
-    """Answers like a seeded generator, or with rare answers, and records all answers."""
+    """Answers as a seeded generator does, or with rare answers, and records every answer."""
 
     def __init__(self, seed: int, *path: int, rare: RareAnswers | None = None) -> None:
         self._generator, self._rare = seeded(seed, *path), rare
@@ -97,7 +97,7 @@ class MovedInput(NamedTuple):
 class Replayer:
     """Answers every query from a tape, and notes which mechanisms' inputs moved.
 
-    With `any_terms`, a query may have other terms or arguments than the recorded one. With
+    With `any_terms`, terms and arguments may differ from the recorded ones. With
     `note_moves=False`, moved inputs are not noted.
     """
 
@@ -109,7 +109,7 @@ class Replayer:
 
     def _next(self, name: str) -> TapeEntry:
         if self.position >= len(self.tape) or self.tape[self.position].name != name:
-            raise Divergence(f"it asked for {name}, which it did not ask on the other stream")
+            raise Divergence(f"it queried {name}, which it did not query on the other stream")
         self.position += 1
         return self.tape[self.position - 1]
 

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from samples of two neighbouring inputs: pure statistics."""
+"""Lower bounds on epsilon from samples of two neighbouring inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava.simulation.analysis.statistics import clopper_pearson
 
-# The error probability with which a claim that holds is called violated: once in 10,000 audits.
+# The probability that an audit calls a claim violated that holds.
 VIOLATION_ERROR = 1e-4
 _OVERFLOW_EPSILON = 700.0  # exp() of more overflows a 64-bit float
 _STAKES = np.linspace(0.01, 0.99, 99)  # shares of the largest allowed stake; a guess
@@ -27,8 +27,8 @@ def epsilon_lower(
     """A lower bound on epsilon from the counts of an event on two neighbouring streams.
 
     (epsilon, delta)-privacy means P(left) <= e^epsilon P(right) + delta. With each probability
-    bounded at error/2 (Clopper, Pearson), the bound fails with probability at most `error`. The
-    right stream may have another number of trials.
+    bounded at error/2 (Clopper, Pearson), the bound fails with probability at most `error`.
+    `right_trials` is by default `trials`.
     """
     low, _ = clopper_pearson(left, trials, error / 2)
     _, high = clopper_pearson(right, trials if right_trials is None else right_trials, error / 2)
@@ -47,8 +47,8 @@ def cautious_log_ratio(
 ) -> np.ndarray:
     """log((p - delta) / q), less some of its standard deviations by the normal approximation.
 
-    It estimates what `epsilon_lower` will say, so that events can be ranked by it. Without numbers
-    of trials, a deviation is that of one trial.
+    It estimates `epsilon_lower`, to rank events. Without numbers of trials, a deviation is that of
+    one trial.
     """
     deviation = np.sqrt((1 - p) * p / (p_trials * (p - delta) ** 2) + (1 - q) / (q * q_trials))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -79,7 +79,7 @@ class ThresholdEvent(NamedTuple):
 def best_threshold(
     samples: list[np.ndarray], thresholds: int, delta: float, error: float
 ) -> ThresholdEvent:
-    """The threshold, among so many quantiles, that tells two samples of equal size apart best.
+    """The quantile that distinguishes two samples of equal size best, as a threshold.
 
     Measure it on other samples: the best of many events is partly luck.
     """
@@ -95,7 +95,7 @@ def best_threshold(
 
 
 def count_beyond(sample: np.ndarray, thresholds: np.ndarray, at_least: bool) -> np.ndarray:
-    """How many values are at least (or at most) each threshold."""
+    """Number of values that are at least (or at most) each threshold."""
     ordered = np.sort(sample)
     if at_least:
         return ordered.size - np.searchsorted(ordered, thresholds, side="left")
@@ -105,7 +105,7 @@ def count_beyond(sample: np.ndarray, thresholds: np.ndarray, at_least: bool) -> 
 def log_wealth(counts: np.ndarray, epsilon: float, delta: float) -> float:
     """The logarithm of the wealth of a bettor against (epsilon, delta) who began with 1.
 
-    counts[x, y] says how often a pair of independent games had the event x times on the left and
+    counts[x, y] is the number of pairs of independent games with the event x times on the left and
     y times on the right stream. If the claim holds, X - e^epsilon Y - delta has a mean of at most
     0. Then 1 + stake (X - e^epsilon Y - delta) is at most 1 on average for every stake that keeps
     it positive. So the wealth, averaged over a fixed grid of stakes, ever exceeds 1/error with
@@ -116,8 +116,7 @@ def log_wealth(counts: np.ndarray, epsilon: float, delta: float) -> float:
 
     if epsilon > _OVERFLOW_EPSILON:  # no bet against such a claim can win
         return 0.0
-    worst = math.exp(epsilon) + delta
-    stakes = _STAKES / worst
+    stakes = _STAKES / (math.exp(epsilon) + delta)
     gains = np.zeros_like(stakes)
     for x in (0, 1):
         for y in (0, 1):

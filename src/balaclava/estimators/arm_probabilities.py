@@ -1,4 +1,4 @@
-"""Probabilities of the arms in adversarial bandits: how to compute them, and how to draw by them.
+"""Probabilities of the arms in adversarial bandits, and draws from them.
 
 Tsallis entropy (Zimmert, Seldin 2021).
     With p = alpha / (alpha - 1) the probabilities
@@ -7,17 +7,17 @@ Tsallis entropy (Zimmert, Seldin 2021).
 
     are x_i = (g_i + z)^(-p), where g_i = eta (L_i - min L) and z is the one number at which they
     sum to 1. That sum is convex and decreases in z. It is at least 1 at z = 1, since one g is 0.
-    A Newton step from any z > 0 therefore ends at or below the root, and all further steps climb
-    towards it. So the root of the previous round is a safe start.
+    A Newton step from any z > 0 therefore ends at or below the root, and further steps increase to
+    it. So the root of the previous round is a safe start.
 
 The perturbed leader.
     Every arm's loss gets Laplace noise, and the arm with the least noisy loss leads. With losses l
-    in units of the noise scale, its density f and its tail S,
+    in units of the noise scale, and the density f and tail S of the noise,
 
         P(arm i leads) = integral of f(x - l_i) prod over j != i of S(x - l_j) dx.
 
-    Between two losses the integrand is a polynomial in e^x and e^-x. Its terms cancel when written
-    out, so a closed form loses its digits; the integral is computed piece by piece.
+    Between two losses the integrand is a polynomial in e^x and e^-x. Its terms cancel, so a closed
+    form would lose its digits; each piece is integrated numerically.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 @kernel(borrows=True)
 def draw_arm(chances: np.ndarray, rng: Any) -> int:
-    """Draw an arm by its probability; rounding never selects one with probability 0."""
+    """Draw an arm by its probability, but never one with probability 0 by rounding."""
     remainder = rng.random()
     pick = 0
     for arm in range(chances.size):

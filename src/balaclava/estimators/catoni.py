@@ -14,7 +14,7 @@ from balaclava.estimators.sample_pool import CHUNK, SamplePool, append, begin_po
 _LAST_CATONI_STEP = 1e-6
 # Steps at most: a guard for bisection over the range of floats.
 _MOST_CATONI_STEPS = 1100
-# In units of 1/a: samples further away count as this far, so that x^2 and products stay finite.
+# In units of 1/a: larger distances count as this one, so that x^2 and products stay finite.
 _FARTHEST_SAMPLE = 1e75
 # Products above it are replaced by their logarithm; one more factor, 5e149 at most, is finite.
 _LARGEST_PRODUCT = 1e150
@@ -109,7 +109,7 @@ def _influence(
 ) -> tuple[float, float]:
     """The sums of psi(x) = sign(x) log(1 + |x| + x^2/2) and of psi'(x) over x = a (X_i - m).
 
-    Logarithms are slow: one logarithm is taken of a product of many arguments.
+    Logarithms are slow, so it takes one of the product of many arguments.
     """
     total, slope = 0.0, 0.0
     above, below = 1.0, 1.0

@@ -1,4 +1,4 @@
-"""Noisy histograms on signed powers of two: where rewards lie, and where to truncate them.
+"""Noisy histograms on signed powers of two, from which truncation levels are chosen.
 
 The k-th bin on a side holds 2^(k-1-64) < |x| <= 2^(k-64), the middle bin smaller numbers. `shares`
 is the fraction of rewards in each bin, with Laplace noise of scale `grain`.
@@ -16,9 +16,9 @@ from balaclava._core.kernels import kernel
 SIDE = 128
 BINS = 2 * SIDE + 1
 # Thresholds above which a bin counts as occupied, in noise scales. Guesses, except for the first.
-# A bin far from all occupied ones: noise exceeds it in fewer than one of a thousand histograms.
+# A bin far from all occupied ones: noise exceeds it in less than 0.1 % of histograms.
 ISOLATED_BIN = math.log(BINS) + 10.0
-# A bin next to an occupied one; and the extra for each bin between.
+# A bin next to an occupied one, and the increase for each bin between.
 ADJACENT_BIN = 6.0
 EXTRA_PER_GAP = 1.0
 # Noise scales of mass that the bin after the last occupied one may hold undetected. A guess.
@@ -125,7 +125,7 @@ def clipped_mean(shares: np.ndarray, low: float, high: float) -> float:
 
 @kernel(borrows=True)
 def clipped_variance(shares: np.ndarray, low: float, high: float) -> float:
-    """Variance of the numbers, clipped to [-low, high]; at least that within the bins."""
+    """Variance of the numbers, clipped to [-low, high]; at least the variance within bins."""
     square, within, mean = 0.0, 0.0, clipped_mean(shares, low, high)
     for k in range(1, SIDE + 1):
         x = BIN_MEAN * bin_limit(k)

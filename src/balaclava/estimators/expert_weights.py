@@ -1,8 +1,8 @@
-"""Exponential weights over experts, their advice, and the notes kept until a loss arrives.
+"""Exponential weights over experts, and the notes kept until a loss arrives.
 
 An arm is drawn from Q(i) = (1 - gamma) sum_j P_j advice[j, i] + gamma / K in two steps. With
 probability gamma the arm is uniform; otherwise an expert is drawn from P, and the arm from that
-expert's advice. Only Q of the drawn arm is then computed, which takes N + K steps and not N K.
+expert's advice. Only Q of the drawn arm is then computed, in N + K steps instead of N K.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.arm_probabilities import LARGEST_LOSS_SUM, draw_arm
 from balaclava.frames.pending import Pending, begin_pending, new_note
 
-# Difference of a row's sum from 1: float rounding of user-made probabilities is far below it.
+# Difference of a row's sum from 1: float rounding is far below it.
 _ADVICE_SUM_TOLERANCE = 1e-9
 
 
@@ -47,7 +47,7 @@ def draw_advised(state: ExpertWeights, advice: np.ndarray, mixing: float, rng: A
 
 @kernel(borrows=True)
 def note_arm(state: ExpertWeights, advice: np.ndarray, mixing: float, arm: int) -> int:
-    """Keep Q and the advice for the drawn arm until its loss arrives; return the note's number."""
+    """Note Q and the advice for the drawn arm, until its loss arrives; return the note's number."""
     row = new_note(state.pending)
     notes = state.pending.notes
     chance = 0.0

@@ -1,4 +1,4 @@
-"""Bernoulli divergences, and the upper confidence bounds that invert them.
+"""Bernoulli divergences, and upper confidence bounds from their inverses.
 
 `kl(p, q)` is the relative entropy of two Bernoulli distributions. `private_kl(x, y, epsilon)`
 replaces it under differential privacy (Azize, Wu, Honda, Orabona, Ito, Basu 2025):
@@ -59,8 +59,8 @@ def kl_upper(p: float, level: float) -> float:
         g(v) = (1-p) v - p log(1+r) = level,    g'(v) = r/(1+r).
 
     g increases, is convex and g'' decreases, so that Newton's method converges from any start: the
-    first step may overshoot, the others decrease to the root. In v there is neither the steep end
-    of kl at q = 1 nor the cancellation at q = p.
+    first step may overshoot, the others decrease to the root. In v, kl is not steep at q = 1 and
+    does not cancel at q = p.
     """
     if level <= 1e-30 or p >= 1.0:  # the bound is within 1e-15 of p
         return p

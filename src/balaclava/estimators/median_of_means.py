@@ -33,7 +33,7 @@ def begin_median_of_means(arms: int, horizon: int, most_blocks: int) -> MedianOf
 def has_new_blocks(state: MedianOfMeans, arm: int, count: int, most_blocks: int) -> bool:
     """Whether k = min(most_blocks, n/2) or floor(n/k) changed since the arm's last estimate.
 
-    With k unchanged it changes once in k new samples: O(n) work costs n/k per sample.
+    With k unchanged floor(n/k) changes once in k samples: O(n) work costs n/k per sample.
     """
     blocks = max(min(most_blocks, count // 2), 1)
     # floor(n/k) != size, without a division: this runs for every arm in every round.
@@ -60,9 +60,9 @@ def median_of_means(state: MedianOfMeans, arm: int, count: int, most_blocks: int
 
 @kernel(borrows=True)
 def select(values: np.ndarray, count: int, rank: int) -> float:
-    """The value of that rank (0 the least) among the first `count`; smaller ones end before it.
+    """The value of that rank, from 0, among the first `count`; smaller values end up before it.
 
-    Hoare's selection, in place: a library's sort would allocate.
+    Hoare's selection works in place; a library's sort would allocate.
     """
     low, high = 0, count - 1
     while low < high:
@@ -90,7 +90,7 @@ def select(values: np.ndarray, count: int, rank: int) -> float:
 
 @kernel(borrows=True)
 def _block_means(state: MedianOfMeans, arm: int, blocks: int, size: int) -> None:
-    # Sums, not differences of running sums: after one huge sample these would lose all digits.
+    # Differences of running sums would lose all digits after one huge sample.
     samples = state.samples
     chunk, place = samples.first[arm], 0
     for block in range(blocks):

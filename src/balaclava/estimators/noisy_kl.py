@@ -1,11 +1,11 @@
-"""Large-deviation rates of noisy means: rewards and the noise of several releases together.
+"""Large-deviation rates of means of rewards with the noise of several releases.
 
 Let S be the sum of n Bernoulli rewards of mean q and of m Laplace draws of scale 1/epsilon. By
 Markov's inequality for exp(-s epsilon S), at every s in [0, 1),
 
     P(S <= n x) <= exp(s epsilon n x) (1 - q + q exp(-epsilon s))^n (1 - s^2)^-m.
 
-The rate is the best exponent that this gives,
+The rate is the best exponent over s,
 
     sup over s of  -s epsilon n x - n log(1 - q + q exp(-epsilon s)) + m log(1 - s^2)
         = min over z in [0, q] of  n kl(z, q) + I_m(epsilon n (z - x)),
@@ -15,9 +15,9 @@ the second by convex duality: rewards explain the mean z, noise explains the res
 x >= 0 it is n d_epsilon(x, q), the rate of Azize et al. (2025), in which I_m(y) is y: all draws of
 noise count as one.
 
-A Chernoff bound overstates the probability, by a factor that grows with the rate. The factor is
-known to a few per cent. Under the law tilted by s, S has a standard deviation sigma, and with
-lambda = s epsilon sigma (Esscher 1932)
+A Chernoff bound overstates the probability by a factor that grows with the rate and is known to a
+few per cent. With sigma the standard deviation of S under the law tilted by s, and
+lambda = s epsilon sigma (Esscher 1932),
 
     P(S <= n x)  is about  exp(-rate) M(lambda) / sqrt(2 pi),    M: Mills' ratio of the normal law.
 """

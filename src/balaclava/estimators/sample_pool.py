@@ -1,6 +1,6 @@
 """All rewards of all arms in one pool of linked chunks.
 
-Memory is about `horizon` numbers, for every division of the samples among the arms.
+It takes about `horizon` numbers of memory, however the samples are divided among the arms.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Shrinking truncation: the truncated mean of Bubeck, Cesa-Bianchi, Lugosi 2013.
 
 At time t the estimate counts sample s of an arm only if |X_s| <= (u s / log t^2)^(1/p), p = 1 + v,
-and divides by all n. As t grows the threshold of a stored sample shrinks. Equivalently, X_s
-counts while
+and divides by all n. The threshold of a stored sample shrinks as t grows. Equivalently, X_s counts
+while
 
-    level(t) = (log t^2)^(1/p)  <=  (u s)^(1/p) / |X_s|
+    level(t) = (log t^2)^(1/p)  <=  (u s)^(1/p) / |X_s|.
 
-so that its last time is known at its arrival. Samples that count until the horizon enter a
-permanent sum. The others, at most 2 log T (1 + log T) of an arm on average by Markov's inequality,
-are in a heap until they leave the sum.
+So the last time at which it counts is known at its arrival. Samples that count until the horizon
+stay in the sum. The others are in a heap until they leave it. By Markov's inequality an arm has
+at most 2 log T (1 + log T) of them on average.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ShrinkingTruncation(NamedTuple):
 
 @kernel
 def begin_truncation(arms: int, horizon: int) -> ShrinkingTruncation:
-    """No samples, and heaps of four times the size that the moment bound implies."""
+    """An empty state whose heaps have four times the size that the moment bound implies."""
     room = min(64 + int(8.0 * math.log(horizon) ** 2), horizon)
     return ShrinkingTruncation(
         np.zeros(arms), np.zeros(arms, np.int64), np.zeros((arms, room)), np.zeros((arms, room))
@@ -63,7 +63,7 @@ def learn_truncation(
 ) -> None:
     """Add a sample to the `count` samples of the arm; `level` is that of the next decision.
 
-    A full heap drops its first sample early. That happens only if the moment bound is false.
+    A full heap, which occurs only if the moment bound is false, drops its first sample early.
     """
     if value == 0.0:
         return

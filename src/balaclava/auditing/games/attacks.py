@@ -25,18 +25,17 @@ from balaclava.simulation.engine import available_cores
 Count = Callable[..., np.ndarray]  # `count_pulls_in_games`, or the same on a GPU
 
 SEARCH_STAGE, CHOICE_STAGE, MEASURE_STAGE, BET_STAGE = range(4)  # of the seed: separate streams
-SCREENING_GAMES = 2_000  # games that first compare two streams, at most: enough to rank them
+SCREENING_GAMES = 2_000  # games that first compare two streams, at most
 # Reward gaps between the first two arms that are tried; games of many rounds take longer.
 _GAPS, _GAPS_IN_LONG_GAMES = 21, 11
 _LONG_GAME_ROUNDS = 1_000
-_GAP_BISECTIONS = 14  # so that a gap is known to one part in 10^4
-# Planned games, from which on changes in later rounds are tried too.
-_GAMES_FOR_LATE_CHANGES = 100_000
-_DEVIATIONS = 2.0  # taken off while events are ranked: many compete, and the luckiest would win
+_GAP_BISECTIONS = 14  # so that a gap is accurate to 10^-4
+_GAMES_FOR_LATE_CHANGES = 100_000  # planned games with which later changes are tried too
+_DEVIATIONS = 2.0  # subtracted while events are ranked, so that luck does not choose
 
 
 class GameSetting(NamedTuple):
-    """What all games of an audit share."""
+    """Settings of all games of an audit."""
 
     policy: Policy
     delta: float  # the claimed one
@@ -47,7 +46,7 @@ class GameSetting(NamedTuple):
     def counts(
         self, streams: np.ndarray, games: int, place: int, probes: np.ndarray, *path: int
     ) -> list[np.ndarray]:
-        """Pulls counted in so many games on each of two streams."""
+        """Counts of pulls in `games` games on each of two streams."""
         return [
             self.play(self.policy, stream, games, place, probes, self.seed, *path, side)
             for side, stream in enumerate(streams)
@@ -70,7 +69,7 @@ class Attack(NamedTuple):
 
 
 class BestEvent(NamedTuple):
-    """An event, the bound expected of it, and the stream (0 or 1) on which it is likelier."""
+    """An event, its expected bound, and the stream (0 or 1) on which it is likelier."""
 
     bound: float
     event: OutputEvent
@@ -78,7 +77,7 @@ class BestEvent(NamedTuple):
 
 
 def choose_attack(setting: GameSetting, pair: StreamPair, games: int, planned: int) -> Attack:
-    """The event that tells two streams apart best, found with games of its own."""
+    """The event that distinguishes two streams best, found in separate games."""
     probes = probe_rounds(setting.rounds, pair.place)
     counts = setting.counts(pair.streams, games, pair.place, probes, CHOICE_STAGE)
     _, event, side = best_event(counts, games, probes, setting.delta, planned)
@@ -87,7 +86,7 @@ def choose_attack(setting: GameSetting, pair: StreamPair, games: int, planned: i
 
 
 def count_event(setting: GameSetting, attack: Attack, games: int, *path: int) -> list[int]:
-    """In how many new games on each stream the event of an attack happened."""
+    """The number of new games on each stream in which the event of an attack occurred."""
     event = attack.event
     probes = np.array([event.round])
     return [
@@ -99,14 +98,14 @@ def count_event(setting: GameSetting, attack: Attack, games: int, *path: int) ->
 def find_stream_pair(
     setting: GameSetting, planned: int, most_games: int = SCREENING_GAMES
 ) -> StreamPair:
-    """The candidate pair that `planned` games on each stream will tell apart best.
+    """The candidate pair that `planned` games on each stream will distinguish best.
 
-    Arm 0 and arm 1 pay constant rewards, whose difference makes the outcome more or less certain:
-    where it depends on the noise, one reward shows. All candidates are screened with a few games,
-    the best quarter again with four times as many, and so on until one is left.
+    Arms 0 and 1 pay constant rewards. Their difference decides how much the outcome depends on the
+    noise, and so on one reward. All candidates are screened with a few games, the best quarter
+    again with four times as many, and so on until one is left.
     """
     policy, rounds = setting.policy, setting.rounds
-    # The first rewards and, with many games, later ones too: some batches start later.
+    # The first rewards and, with many games, later ones: some batches start later.
     places = {1, min(2, rounds)}
     if planned >= _GAMES_FOR_LATE_CHANGES:
         places |= {max(rounds // part, 1) for part in (8, 4, 2)}
@@ -115,7 +114,7 @@ def find_stream_pair(
         for gap in undecided_gaps(policy, rounds, setting.seed)
         for place in sorted(places)
     ]
-    few = planned // (4 * len(candidates))  # so that all screening costs about one stage
+    few = planned // (4 * len(candidates))  # the screening then costs about one stage
     least = min(max(planned // len(candidates), 50), 200)
     games, screening = min(max(few, least), most_games), 0
 
@@ -158,7 +157,7 @@ def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
             low, high = (middle, high) if share(middle) < target else (low, middle)
         return (low + high) / 2
 
-    # Well beyond the uncertain range too: the rarer an outcome, the more a single reward shows.
+    # Also beyond the uncertain range: a single reward has more effect on a rarer outcome.
     first, last = gap_at(0.1), gap_at(0.9)
     centre, width = (first + last) / 2, max(last - first, 1e-4)
     gaps = _GAPS if rounds < _LONG_GAME_ROUNDS else _GAPS_IN_LONG_GAMES
@@ -167,7 +166,7 @@ def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
 
 
 def constant_pair(policy: Policy, gap: float, place: int, rounds: int) -> StreamPair:
-    """Constant rewards, arm 0 `gap` above arm 1; in round `place` the smallest or the largest."""
+    """Constant rewards with that gap between arms 0 and 1, but the extremes in round `place`."""
     low, high = policy.accepts
     if not (math.isfinite(low) and math.isfinite(high)):
         high = 1.0 if policy.rewards == "loss" else largest_counted_reward(policy, rounds)
@@ -182,7 +181,7 @@ def constant_pair(policy: Policy, gap: float, place: int, rounds: int) -> Stream
 
 @functools.lru_cache(maxsize=64)
 def largest_counted_reward(policy: Policy, rounds: int) -> float:
-    """The largest first reward, a power of two, that passes truncation; 1 if there is none."""
+    """The largest power of two that passes truncation as a first reward; 1 if there is none."""
     params, prepare = policy.constants(), policy.prepare()
     begin, choose, learn, _ = policy.kernels
     for exponent in range(20, -41, -1):
@@ -210,7 +209,7 @@ def best_event(
     seen = np.flatnonzero((left[-1] + right[-1]).any(axis=(0, 1)))
     left, right = left[..., seen], right[..., seen]
     for at_least in (True, False):
-        # The fewest pulls of each event: between two numbers that occurred, nothing changes.
+        # The fewest pulls of each event; it is the same between two numbers that occurred.
         least = np.append(seen[0], seen[:-1] + 1) if at_least else seen
         tails = [tail_counts(histogram, at_least) for histogram in (left, right)]
         for side in (0, 1):
@@ -227,7 +226,7 @@ def best_event(
 def expected_bound(
     likely: np.ndarray, unlikely: np.ndarray, games: int, delta: float, planned: int
 ) -> np.ndarray:
-    """About what `epsilon_lower` will say after `planned` games, with a margin for luck."""
+    """An estimate of `epsilon_lower` after `planned` games, with a margin for luck."""
     p, q = likely / games, np.minimum((unlikely + 1.0) / games, 1.0)
     possible = p > delta
     margin = _DEVIATIONS / math.sqrt(planned) + _DEVIATIONS / math.sqrt(games)

@@ -1,9 +1,9 @@
 """Compiled games: many runs of a scenario, summarised by counts.
 
-A game is summarised by how often each arm was pulled up to some rounds (the probes), and by how
-long its decisions equal those of a reference. What tells two reward streams apart is then an event
-such as "by round 40 arm 1 was pulled at most 3 times". Games are counted, not stored, so memory
-does not grow with their number.
+A game is summarised by the pulls of each arm up to some rounds (the probes), and by the rounds in
+which its decisions equal those of a reference. An event such as "by round 40 arm 1 was pulled at
+most 3 times" then distinguishes two reward streams. Games are counted, not stored, so memory does
+not grow with their number.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import available_cores
 
 COUNTED_ARMS = 4  # arms whose pulls are counted: the streams differ in the first two
-# Random streams that share the games of a call. A fixed number, so that results do not depend on
-# the number of cores.
-_GAME_STREAMS = 16
+_GAME_STREAMS = 16  # random streams of a call; fixed, so results do not depend on the cores
 _SINGLE_THREAD_ROUNDS = 300_000  # rounds, below which starting threads costs more than it saves
-_ROUNDS_PER_START = 100  # about as many rounds of play as the beginning of a game costs
+_ROUNDS_PER_START = 100  # rounds that take about as long as the beginning of a game
 _PROBES = 24  # rounds at which games are counted; a guess
 _NO_ROUNDS, _NO_MEMORY = np.zeros(0, np.int64), np.zeros(0, np.uint64)
 
@@ -37,8 +35,7 @@ _NO_ROUNDS, _NO_MEMORY = np.zeros(0, np.int64), np.zeros(0, np.uint64)
 class OutputEvent(NamedTuple):
     """Arm `arm` was pulled at least (or at most) `pulls` times in the first `round` rounds.
 
-    And arm `branch` was pulled in the round that differs; the number of counted arms stands for
-    any arm.
+    In the round that differs, arm `branch` was pulled; the number of counted arms means any arm.
     """
 
     branch: int
@@ -71,7 +68,7 @@ def context_of_round(contexts: np.ndarray, i: int) -> np.ndarray:
 
 @kernel(borrows=True)
 def count_pulls(histogram: Any, pulls: Any) -> None:
-    """Count one game with so many pulls of each arm."""
+    """Count one game with these pulls of each arm."""
     for arm in range(histogram.shape[0]):
         histogram[arm, pulls[arm]] += 1
 
@@ -84,7 +81,7 @@ def make_play(
     prepare: Callable[..., Any],
     context: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A loop over games of one scenario; see `GameStart` for where a game begins."""
+    """A loop over games of one scenario; `GameStart` has the first arguments."""
 
     def play(
         params: Any,
@@ -154,7 +151,7 @@ def compiled_loop(policy: Policy) -> Callable[..., int]:
 
 
 class GameStart(NamedTuple):
-    """Where games begin: a state, and the rounds before it that need not be played again."""
+    """The state in which games begin, and the rounds that it already contains."""
 
     params: Any
     state: Any
@@ -165,13 +162,13 @@ class GameStart(NamedTuple):
     skipped: int = 0  # rounds that are already in the state
 
     def copied(self) -> GameStart:
-        """The same with memory of its own."""
+        """A deep copy."""
         state, memory = pack_state(self.state)
         return self._replace(state=state, memory=memory, decisions=self.decisions.copy())
 
     @classmethod
     def of(cls, policy: Policy, scenario: Scenario) -> GameStart:
-        """Every game begins where the scenario does."""
+        """A start for games that begin where the scenario does."""
         params = policy.constants()
         from_scratch = scenario.initial_state is None
         origin = policy.kernels.begin(params) if from_scratch else scenario.initial_state
@@ -181,7 +178,7 @@ class GameStart(NamedTuple):
 
     @classmethod
     def continuing(cls, params: Any, state: Any, scenario: Scenario) -> GameStart:
-        """One game that continues from a state, and changes it."""
+        """A start for one game that continues from a state, and changes it."""
         return cls(params, state, _NO_MEMORY, _NO_MEMORY, decision_array(scenario))
 
     def skip_deterministic(
@@ -209,7 +206,7 @@ class GameStart(NamedTuple):
 
 
 def decision_array(scenario: Scenario) -> np.ndarray:
-    """Room for the decisions of a scenario, after which its pending ones stand."""
+    """An array for the decisions of a scenario, followed by the pending ones."""
     decisions = np.zeros((2, len(scenario.times)), np.int64)
     decisions[:, scenario.rounds :] = scenario.pending.T
     return decisions
@@ -276,7 +273,7 @@ def play_scenario(
     seed: int,
     *path: int,
 ) -> GameCounts:
-    """Play many games of a scenario with these rewards. All probes come after round `place`."""
+    """Play many games of a scenario with these rewards. All probes are after round `place`."""
     start = GameStart.of(policy, scenario).skip_deterministic(policy, scenario, rewards)
     sizes = np.full(_GAME_STREAMS, games // _GAME_STREAMS)
     sizes[: games % _GAME_STREAMS] += 1
@@ -303,10 +300,10 @@ def count_pulls_in_games(
     seed: int,
     *path: int,
 ) -> np.ndarray:
-    """How many of `games` games had n pulls of an arm by a probe: counts[branch, arm, probe, n].
+    """Number of games with n pulls of an arm by a probe: counts[branch, arm, probe, n].
 
     `branch` is the arm that was pulled in round `place`; the last row is the sum over all of them.
-    All probes come after round `place`.
+    All probes are after round `place`.
     """
     scenario = plain_scenario(policy, rewards[: int(probes[-1])])
     counts = play_scenario(
@@ -316,10 +313,9 @@ def count_pulls_in_games(
 
 
 def probe_rounds(rounds: int, place: int) -> np.ndarray:
-    """The rounds at which games are counted: from the changed round on, ever wider apart."""
+    """The rounds at which games are counted: from the changed round on, with growing distance."""
     spaced = np.geomspace(1, max(rounds - place, 1), _PROBES)
-    probes = np.unique(np.clip(place + np.ceil(spaced), 1, rounds)).astype(np.int64)
-    return probes
+    return np.unique(np.clip(place + np.ceil(spaced), 1, rounds)).astype(np.int64)
 
 
 def tail_counts(histogram: np.ndarray, at_least: bool) -> np.ndarray:

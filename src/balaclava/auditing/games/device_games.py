@@ -1,8 +1,8 @@
 """The games of the statistical audit on a GPU: the same counts, from other random streams.
 
 One thread plays one game, from a new state. Blocks of threads count in copies of the histogram: in
-a single one, all games of a launch would wait for the same few counters. No private claim rests on
-draws of a GPU; here they test one.
+a single one, all games of a launch would wait for the same few counters. Draws of a GPU test a
+claim; they are never used for releases.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from balaclava.simulation.gpu.device_states import (
 )
 from balaclava.simulation.gpu.philox_draws import new_stream
 
-# Games that first compare two streams: a launch with fewer takes as long. A step on losses is slow.
+# Games that first compare two streams: fewer take as long, except on losses, which are slow.
 _DEVICE_SCREENING_GAMES, _LOSS_SCREENING_GAMES = 200_000, 10_000
 _GAMES_PER_LAUNCH = 1 << 21  # at most: enough to fill a GPU
 _STATE_BYTES = 4e9  # of all states of a launch; fits a GPU with 8 GB
 _HISTOGRAM_COPIES = 256  # at most
 _HISTOGRAM_COUNTERS = 1 << 24  # in all copies together: 128 MiB
-_GAMES_PER_COPY = 1 << 14  # fewer games rarely wait for each other
+_GAMES_PER_COPY = 1 << 14  # so few rarely wait for each other
 
 _loops: dict[tuple[Any, ...], Any] = {}
 
 
 def state_of(policy: Policy) -> tuple[Any, ...]:
-    """What a game begins with: the memory of its random stream, and the policy's state."""
+    """The memory of a game's random stream, and the policy's first state."""
     return new_stream(), policy.kernels.begin(policy.constants())
 
 
@@ -136,6 +136,7 @@ def _memory_of(policy: Policy) -> GameMemory:
     return GameMemory(games, map_arrays(origin, cuda.to_device), states)
 
 
+@device_errors()
 def count_on_device(
     policy: Policy,
     rewards: np.ndarray,
@@ -146,15 +147,9 @@ def count_on_device(
     *path: int,
 ) -> np.ndarray:
     """As `count_pulls_in_games`."""
-    with device_errors():
-        return _count(policy, rewards, games, place, probes, philox_key(seed, *path))
-
-
-def _count(
-    policy: Policy, rewards: np.ndarray, games: int, place: int, probes: np.ndarray, key: np.uint64
-) -> np.ndarray:
     from numba import cuda
 
+    key = philox_key(seed, *path)
     scenario = plain_scenario(policy, rewards[: int(probes[-1])])
     count, memory = _loop_of(policy), _memory_of(policy)
     counted = min(policy.arms, COUNTED_ARMS)
@@ -165,13 +160,9 @@ def _count(
     histogram = cuda.to_device(np.zeros((max(copies, 1), *shape), np.uint64))
     faults = cuda.to_device(np.zeros(1, np.int64))
     contexts = np.zeros(1) if scenario.contexts is None else np.ascontiguousarray(scenario.contexts)
-    fixed = (
-        map_arrays(policy.constants(), cuda.to_device),
-        cuda.to_device(contexts),
-        cuda.to_device(scenario.rewards),
-        place,
-        cuda.to_device(probes),
-    )
+    params = map_arrays(policy.constants(), cuda.to_device)
+    stream = cuda.to_device(contexts), cuda.to_device(scenario.rewards)
+    fixed = (params, *stream, place, cuda.to_device(probes))
     with warnings.catch_warnings(), compiling(f"{policy.name}, for the GPU,"):
         # A warning about few games: their number is the user's choice.
         warnings.filterwarnings("ignore", ".*Grid size")

@@ -1,4 +1,4 @@
-"""Games on one neighbouring pair: do they refute a claim that replay could not prove?"""
+"""Games on one neighbouring pair, which may refute a claim that replay could not prove."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ from balaclava.privacy.guarantee import Guarantee
 
 _STAGE_ROUNDS = 2_000_000  # rounds of compiled play in a stage on one stream; a guess
 _FEWEST_GAMES, _MOST_GAMES = 400, 40_000  # in a stage on one stream
-_MOST_GAMES_AHEAD = 600  # the same where each game begins by copying a large state
+_MOST_GAMES_AHEAD = 600  # the same if each game begins by copying a large state
 _PAIR_CHOICE_STAGE, _PAIR_MEASURE_STAGE = 20, 21  # of the seed: not those of `attacks`
 _LEAST_OCCURRENCES = 10  # of an event in the choice stage: rarer ones are luck
-_PAIR_DEVIATIONS = (
-    4.0  # taken off while events are ranked: many compete, and the luckiest would win
-)
+_PAIR_DEVIATIONS = 4.0  # subtracted while events are ranked, so that luck does not choose
 
 
 class PairTest(NamedTuple):
-    """What games on a pair showed."""
+    """The result of games on a pair."""
 
     refuted: bool
     epsilon_lower: float
@@ -104,10 +102,10 @@ def choose_event(
 def event_counts(
     counts: GameCounts, games: int, by_decision: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How often each event happened, and out of how many games.
+    """How often each event occurred, and out of how many games.
 
-    A claim on single decisions is about one decision, given all earlier ones. So the events are
-    that a round's decision equals the reference or not, among games whose earlier decisions do.
+    A claim on single decisions is about one decision, given all earlier ones. Its events are that a
+    round's decision equals the reference or not, among games whose earlier decisions do.
     """
     if by_decision:
         trials = np.concatenate([[games], counts.prefix[:-1]])
@@ -126,7 +124,7 @@ def expected_pair_bound(
     unlikely_trials: np.ndarray,
     delta: float,
 ) -> np.ndarray:
-    """About the bound that as many further games would give, with a margin for luck."""
+    """An estimate of the bound from as many further games, with a margin for luck."""
     a, b = np.maximum(likely_trials, 1), np.maximum(unlikely_trials, 1)
     p, q = likely / a, np.minimum((unlikely + 2.0) / b, 1.0)
     possible = p > delta

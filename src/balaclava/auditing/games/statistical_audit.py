@@ -1,7 +1,7 @@
-"""The black-box audit: play neighbouring streams many times and tell them apart.
+"""The black-box audit: play two neighbouring streams many times and distinguish them.
 
 It has three stages with separate games: find the neighbouring streams that differ most, choose the
-event that tells them apart best, and measure that event. Only the last stage enters the bound, so
+event that distinguishes them best, and measure that event. Only the last stage enters the bound, so
 the search costs no confidence.
 """
 
@@ -26,16 +26,15 @@ from balaclava.auditing.games.attacks import (
 )
 from balaclava.auditing.two_sample_bounds import VIOLATION_ERROR, epsilon_lower, log_wealth
 
-# Games on each stream that choose an event, at most. With more, measuring gains and choosing not.
-_MOST_CHOICE_GAMES = 25_000_000
+_MOST_CHOICE_GAMES = 25_000_000  # games on each stream that choose an event: more gain nothing
 _BET_CHOICE_GAMES = 16_000  # games on each stream that choose the event to bet on; a guess
-_BET_BLOCK = 1_000  # pairs of games between two looks at the bettor's wealth
+_BET_BLOCK = 1_000  # pairs of games between two updates of the bettor's wealth
 _BET_SIGNIFICANCE = 1e-3  # a claim that holds is refuted with at most this probability
 
 
 @dataclass(frozen=True)
 class StatisticalAudit:
-    """What games on neighbouring streams showed.
+    """The result of games on neighbouring streams.
 
     `epsilon_lower` holds with the stated confidence. The verdict is "violated" only if a bound with
     an error probability of 1 in 10,000 exceeds the claim.
@@ -67,13 +66,7 @@ def audit_statistically(
 ) -> StatisticalAudit:
     """Bound epsilon from below with `trials` games, at most half of them to choose the event.
 
-    Args:
-        setting: The policy and its games.
-        epsilon: The claimed epsilon.
-        trials: Games that choose and measure the event.
-        confidence: Confidence of the lower bound.
-        screening_games: Games that first compare two streams, at most.
-        times_more: If the bound is positive, it is measured again with so many times more games.
+    A positive bound is measured again with `times_more` times as many games, if that is above 1.
     """
     half = max(trials // 4, 1)  # of the games on each stream
     pair = find_stream_pair(setting, split_games(half)[1], screening_games)
@@ -85,7 +78,7 @@ def audit_statistically(
 
 
 def split_games(half: int) -> tuple[int, int]:
-    """Of 2 half games on a stream: how many choose the event, and how many measure it."""
+    """The numbers of games, of 2 half on a stream, that choose the event and measure it."""
     choice = min(half, _MOST_CHOICE_GAMES)
     return choice, 2 * half - choice
 
@@ -112,13 +105,13 @@ def measure(
 
 
 def bounds_verdict(certain_bound: float, epsilon: float) -> str:
-    """The verdict on a claimed epsilon, given a lower bound that is wrong once in 10,000 audits."""
+    """The verdict on a claimed epsilon, given a lower bound at `VIOLATION_ERROR`."""
     return "violated" if certain_bound > epsilon else "consistent"
 
 
 @dataclass(frozen=True)
 class BettingAudit:
-    """The wealth of a bettor against the claim who began with 1: 1/significance refutes it."""
+    """The wealth of a bettor against the claim, from 1: at 1/significance it is refuted."""
 
     verdict: str
     log_wealth: float

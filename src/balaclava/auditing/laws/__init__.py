@@ -1,1 +1,1 @@
-"""Laws: compare what mechanisms, indices and reports draw with what is claimed for them."""
+"""Laws: compare the laws of mechanisms, indices and reports with the claims for them."""

@@ -1,7 +1,7 @@
 """The exact audit: the law of an arm's index, before and after one reward changes.
 
 It is for policies that protect each decision by drawing a random index for every arm and playing
-the highest. With the other arms' indices fixed, a decision tells whether one index is above or
+the highest. With the other arms' indices fixed, a decision reveals whether one index is above or
 below a number x. So it is enough that, at every x,
 
     F(x) <= exp(epsilon) F'(x) + delta,  1 - F(x) <= exp(epsilon) (1 - F'(x)) + delta
@@ -14,7 +14,6 @@ is the hockey-stick divergence: the smallest delta with which the law keeps epsi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,14 +26,14 @@ from balaclava.privacy.mechanisms.perturbed_index import ENDLESS_START
 LARGEST_COMPUTED_EPSILON = 600.0  # beyond it, probabilities vanish in 64-bit floats
 _DEFAULT_HORIZON = 10**6  # rounds, for policies without a horizon
 _SPARSE_SIZES = 40  # sample sizes beyond the dense ones, evenly spaced on a logarithmic scale
-_ROUNDING_DELTA = 1e-12  # what rounding may add up to
-# Probabilities whose quantiles make the first grid: far into the tails.
+_ROUNDING_DELTA = 1e-12  # allowed for rounding
+# Probabilities whose quantiles are the first grid: far into the tails.
 _GRID_TAILS = np.concatenate([np.geomspace(1e-30, 0.02, 60), np.linspace(0.03, 0.5, 20)])
 _POINTS_PER_CELL = 30  # in a cell in which the laws cross
 
 
 class IndexCase(NamedTuple):
-    """One comparison: so many rewards of sum `total`, and of sum `total` + 1."""
+    """One comparison: `pulls` rewards of sum `total` and of sum `total` + 1."""
 
     pulls: int
     total: int
@@ -42,9 +41,9 @@ class IndexCase(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactAudit:
-    """What the closed form of the index law says."""
+    """The result of the exact audit."""
 
-    verdict: str  # "consistent" | "unproved": Lemma 8 fails, so the claim lacks a proof
+    verdict: str  # "consistent" | "unproved": Lemma 8 fails, so the claim has no proof
     epsilon: float  # the claim
     claimed_delta: float
     delta: float  # the true delta of the index law at the claimed epsilon
@@ -69,21 +68,18 @@ class ExactAudit:
 def audit_exactly(
     policy: Policy, claim: Guarantee | None = None, *, horizon: int | None = None, dense: int = 200
 ) -> ExactAudit | None:
-    """Check the index law of a policy.
+    """Check the index law of a policy; None if it has no such law, or an epsilon above 600.
 
     It applies to policies of scope "decision" with a method `index_law(pulls, total)`: the law of
-    the index of an arm with so many rewards, scaled to [0, 1], of that sum. The law offers
-    vectorised `cdf`, `sf`, `ppf`, `isf`, and `support()`, like scipy's frozen distributions.
-    `start_phase` is the fewest rewards with which an index is drawn, by default 1.
+    the index of an arm with `pulls` rewards in [0, 1] of the sum `total`. The law has vectorised
+    `cdf`, `sf`, `ppf`, `isf`, and `support()`, like scipy's frozen distributions. `start_phase` is
+    the fewest rewards with which an index is drawn, by default 1.
 
     Args:
         policy: The policy to audit.
         claim: The guarantee to check; by default the policy's own.
         horizon: The largest sample size; by default the policy's horizon, or a million.
-        dense: How many sizes, from the smallest on, are all checked.
-
-    Returns:
-        The audit; None if the policy has no index law, or an epsilon above 600.
+        dense: The number of sizes, from the smallest on, that are all checked.
 
     Example:
         >>> import balaclava as bl
@@ -99,8 +95,10 @@ def audit_exactly(
         return None
     sizes, all_until = sample_sizes(policy, horizon, dense)
     worst, delta, half_lines, verdict = IndexCase(sizes[0], 0), 0.0, 0.0, "consistent"
-    for case in index_cases(sizes):
-        # Rounding moves a mean by about 2^-53, which is this large a part of one reward's share.
+    # For each size the smallest and the largest total, and one between.
+    cases = [IndexCase(n, total) for n in sizes for total in sorted({0, n // 2, n - 1})]
+    for case in cases:
+        # Rounding moves a mean by about 2^-53: this part of the share of one reward.
         rounding = 1e-9 + case.pulls * 2.0**-49
         epsilon = claim.epsilon * (1.0 + rounding)
         divergence = hockey_stick(law(*case), law(case.pulls, case.total + 1), epsilon)
@@ -125,13 +123,6 @@ def sample_sizes(policy: Policy, horizon: int | None, dense: int) -> tuple[list[
     return sorted({*range(first, all_until + 1), *beyond}), all_until
 
 
-def index_cases(sizes: list[int]) -> Iterator[IndexCase]:
-    """For each size the smallest and the largest total, and one between."""
-    for pulls in sizes:
-        for total in sorted({0, pulls // 2, pulls - 1}):
-            yield IndexCase(pulls, total)
-
-
 class HockeyStick(NamedTuple):
     """The hockey-stick divergence of two laws, the larger of both directions."""
 
@@ -140,10 +131,10 @@ class HockeyStick(NamedTuple):
 
 
 def hockey_stick(one: Any, other: Any, epsilon: float) -> HockeyStick:
-    """The delta that tells two laws apart at epsilon.
+    """The hockey-stick divergence at epsilon.
 
     It is computed on cells between grid points, so it is never too large. Cells in which the laws
-    cross are refined, so it is hardly too small.
+    cross are refined, so that it is accurate.
     """
     weight = math.exp(epsilon)
     grid = quantile_grid(one, other)
@@ -189,7 +180,7 @@ class LawOnGrid(NamedTuple):
 
     @property
     def masses(self) -> np.ndarray:
-        """The mass between adjacent points and outside them, from the smaller tail."""
+        """The mass between adjacent points and beyond them, from the smaller tail."""
         below = np.concatenate([[0.0], self.below, [1.0]])
         above = np.concatenate([[1.0], self.above, [0.0]])
         masses: np.ndarray = np.where(below[1:] < 0.5, np.diff(below), -np.diff(above))

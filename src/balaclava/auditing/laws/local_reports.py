@@ -1,4 +1,4 @@
-"""The statistical audit of a local policy: it audits the report that leaves the device."""
+"""The statistical audit of a local policy, on the reports of a device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_reports(report: Callable[..., Any], prepare: Callable[..., Any]) -> Cal
 def audit_reports(
     policy: Policy, epsilon: float, delta: float, *, trials: int, seed: int, confidence: float
 ) -> StatisticalAudit:
-    """Report the smallest and the largest reward many times, and tell the two apart."""
+    """Report the smallest and the largest reward many times, and distinguish the two."""
     assert policy.report_kernel is not None  # the caller has checked
     reports = compiled(make_reports, policy.report_kernel, policy.prepare())
     params, half = policy.constants(), max(trials // 4, 1)
@@ -59,7 +59,7 @@ def audit_reports(
 
 
 def first_level(policy: Policy) -> float:
-    """The level that comes with the first decision; 1 for policies without levels."""
+    """The level of the first decision; 1 for policies without levels."""
     if policy.report_level is None:
         return 1.0
     params = policy.constants()

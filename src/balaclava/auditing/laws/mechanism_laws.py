@@ -1,9 +1,9 @@
-"""Mechanisms are tested, not trusted: their draws must follow the laws that they declare.
+"""Tests of mechanisms: their draws must follow the laws that they declare.
 
-Each mechanism that a policy used is drawn a million times at its own terms, for a value and for one
-that is its sensitivity away. The draws must follow the declared law, and that law must keep the
-declared epsilon and delta. Without a declared law, thresholds tell the draws of the two values
-apart; if they look Gaussian or Laplace, the delta of that law is computed.
+Each mechanism that a policy used is drawn a million times at its terms, for two values that are its
+sensitivity apart. The draws must follow the declared law, and that law must keep the declared
+epsilon and delta. Without a declared law, thresholds distinguish the draws of the two values. If
+the draws look Gaussian or Laplace, the delta of that law is computed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LAW_DRAWS = 1_000_000  # of each mechanism: a scale that is wrong by 2 % shows
 _INTERPRETED_DRAWS = 20_000  # of a body that does not compile
 _MOST_MECHANISMS = 6  # that are tested, counting different terms; a guess
 _LAW_ERROR = 1e-7  # the probability that draws which follow a law fail its test
-_FIT_ERROR = 1e-3  # the same for the choice of a family, which decides nothing by itself
+_FIT_ERROR = 1e-3  # the same for the choice of a family
 _LAW_QUANTILES = 512  # points at which a law is compared with its draws; a guess
-_SCALE_TOLERANCE = 0.004  # relative: what a million draws leave open of a scale
+_SCALE_TOLERANCE = 0.004  # relative uncertainty of a scale after a million draws
 _MOST_CORRELATED_PARTS = 32  # of an array, whose correlations are computed
 
 
 @dataclass(frozen=True)
 class LawAudit:
-    """What the draws of the mechanisms showed."""
+    """The result of the tests of mechanisms."""
 
     verdict: str  # "consistent" | "unproved"
     mechanisms: int  # with their terms
@@ -89,7 +89,7 @@ def audit_laws(entries: Iterable[TapeEntry], seed: int, draws: int = LAW_DRAWS) 
 
 
 def law_fault(entry: TapeEntry, seed: int, count: int) -> tuple[int, str]:
-    """The number of draws, and what is wrong with them, or ""."""
+    """The number of draws, and the fault that they show, or ""."""
     assert entry.terms is not None and entry.body is not None  # noqa: PT018
     mechanism, terms = declared_mechanism(entry.body), entry.terms
     if isinstance(terms.value, tuple):
@@ -122,7 +122,7 @@ def neighbouring_terms(mechanism: Mechanism, terms: Terms) -> Terms:
 def draw_mechanism(
     mechanism: Mechanism, terms: Terms, seed: int, side: int, count: int
 ) -> np.ndarray:
-    """Draws of the body: compiled, or fewer where it does not compile."""
+    """Draws of the body: compiled, or fewer if it does not compile."""
     arguments = tuple(float(getattr(terms, name)) for name in mechanism.arguments)
     rng = seeded(seed, side)
     try:
@@ -147,7 +147,7 @@ def follows_law(sample: np.ndarray, law: Any, error: float = _LAW_ERROR) -> bool
 
 
 def declared_budget_fault(laws: list[Any], terms: Terms) -> str:
-    """What is wrong with the declared epsilon and delta, given the laws of two values, or ""."""
+    """The fault of the declared epsilon and delta, given the laws of two values, or ""."""
     if terms.epsilon > LARGEST_COMPUTED_EPSILON:
         return ""
     if all(hasattr(law, "pmf") for law in laws):  # a coin
@@ -166,7 +166,7 @@ def declared_budget_fault(laws: list[Any], terms: Terms) -> str:
 
 
 def undeclared_law_fault(samples: list[np.ndarray], terms: Terms) -> str:
-    """What draws at two values show about a mechanism without a declared law, or ""."""
+    """The fault that draws at two values show of a mechanism without a declared law, or ""."""
     require_extra("scipy", "an audit")
     from scipy import stats
 
@@ -215,8 +215,8 @@ def array_fault(mechanism: Mechanism, terms: Terms, seed: int, count: int) -> tu
     law = mechanism.law(terms)
     if not all(follows_law(answers[:, i], law) for i in range(value.size)):
         return rows, "its draws do not follow the law that it declares"
-    moved_law = ShiftedLaw(law, terms.sensitivity)
-    return rows * value.size, declared_budget_fault([law, moved_law], terms)
+    laws = [law, ShiftedLaw(law, terms.sensitivity)]
+    return rows * value.size, declared_budget_fault(laws, terms)
 
 
 @dataclass(frozen=True)

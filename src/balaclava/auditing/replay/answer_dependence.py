@@ -1,4 +1,4 @@
-"""The same scenario with other answers: what depends on chance, and what reads a release."""
+"""Reruns with other answers: which observations depend on chance, and which on a release."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from balaclava.auditing.tape import Divergence, Recorder, Replayer
 from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 
-# What a policy may raise after an answer that never comes.
+# Errors that a policy may raise after an impossible answer.
 _RERUN_ERRORS = (PrivacyError, ArithmeticError, IndexError, ValueError)
-_RERUNS = 48  # with new answers: one that decides half of the time is missed once in 10^14
-_FAR_SHIFT = 50.0  # noise scales by which an answer is moved: far enough to change any decision
+_RERUNS = 48  # with new answers: a dependence of probability 1/2 is missed once in 10^14
+_FAR_SHIFT = 50.0  # noise scales by which an answer is moved, to change any decision
 
 
 def rerun(
@@ -29,7 +29,7 @@ def rerun(
 ) -> Iterator[tuple[int, Observation]]:
     """Each round's decision with other answers, and after the last one what an agent displays.
 
-    After each decision the run continues as if it were the recorded one.
+    After each decision the run continues with the recorded one.
     """
     runner = ScenarioRunner(policy, run.scenario)
     state = runner.begin()
@@ -69,7 +69,7 @@ def depends_on_chance(
 def reading_rounds(
     policy: Policy, run: RecordedRun, position: int, seed: int, redraws: int = 3
 ) -> np.ndarray:
-    """Which rounds' decisions depend on one answer of the tape: [rounds] of bool."""
+    """Whether each round's decision depends on one answer of the tape: [rounds] of bool."""
     entry, rounds = run.tape[position], run.scenario.rounds
     changed = np.zeros(rounds, bool)
     assert entry.terms is not None and entry.body is not None  # noqa: PT018

@@ -1,4 +1,4 @@
-"""The privacy loss of several moved mechanisms together: pure arithmetic."""
+"""The privacy loss of several moved mechanisms together."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from balaclava.privacy.mechanisms.base import ROUNDING
 
 _SUM_TOLERANCE = 1e-9  # relative: the rounding of sums of losses
 _NEGLIGIBLE_DELTA = 1e-300  # underflow of a product of floats
-_LARGEST_COMPOSED = 1e3  # epsilon, beyond which advanced composition gains nothing
+_LARGEST_COMPOSED = 1e3  # epsilon, above which advanced composition gains nothing
 
 
 class ComposedLoss(NamedTuple):
-    """The loss of one neighbour, and the declared losses of the mechanisms it moved.
+    """The loss between two neighbours, and the declared losses of the moved mechanisms.
 
     >>> str(ComposedLoss(epsilon=2.0, declared=2.0, moves=1))
     '1 mechanism moved, which costs epsilon 2 (declared: 2)'
@@ -58,9 +58,9 @@ def compose(
 ) -> ComposedLoss:
     """The loss of the moved mechanisms at the claimed delta.
 
-    Pure losses add up, or come to less by advanced composition. Gaussians are one whose shift is
-    the root of the sum of squares. Deltas add up, and the rest of the claimed delta pays for the
-    other two. `weights` says how often each move counts, by default once.
+    Pure losses add up, or cost less by advanced composition. Several Gaussians are one whose shift
+    is the root of the sum of squares. Deltas add up; the other two use the rest of the claimed
+    delta. `weights` has the factor of each move, by default 1.
     """
     times = np.ones(len(moves)) if weights is None else np.asarray(weights, float)
     delta = float(sum(n * move.loss.delta for n, move in zip(times, moves, strict=True)))
@@ -81,7 +81,7 @@ def compose(
 
 
 def _pure_loss(losses: np.ndarray, spare: float, claimed: float) -> float:
-    """The sum or, if it exceeds the claim, less by advanced composition with the spare delta."""
+    """The sum or, if it exceeds the claim, advanced composition at delta `spare` if smaller."""
     total = float(losses.sum())
     if spare <= 0 or not claimed < total < _LARGEST_COMPOSED:
         return total

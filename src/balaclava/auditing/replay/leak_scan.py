@@ -1,10 +1,10 @@
-"""Long compiled runs at a tiny epsilon: any dependence on rewards bypasses the mechanisms.
+"""Long compiled runs at a tiny epsilon, to find rewards that bypass the mechanisms.
 
 With an epsilon (and a delta) of 1e-60 the noise is so large that a float keeps nothing of the
-input. Two reward streams on one random stream then get the same answers, to the last bit. If every
-dependence on rewards goes through a mechanism, they get the same decisions. This needs compiled
-play but no replay, so it reaches rounds that a recorded run does not. A round in which decisions
-differ proves nothing (an exponential mechanism drawn by hand differs too): it says where to record.
+input. Two reward streams on one random stream then get the same answers, to the last bit. If
+rewards enter only through mechanisms, they get the same decisions. This needs compiled play but no
+replay, so it reaches rounds that a recorded run does not. A round in which decisions differ is not
+a proof (a hand-written exponential mechanism differs too): it is where to record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCAN_ROUNDS = 200_000  # for each pair of streams
 _SCAN_CHUNK = 4_000  # rounds between two comparisons
 # Kinds of `reward_stream`: pairs that differ in most rewards.
 _STREAM_KINDS = ((2, 3), (4, 0), (3, 6))
-_CANCELLED_SHARES = (0.0, 0.1, 0.0)  # of decisions; where some are cancelled, rewards are late too
+_CANCELLED_SHARES = (0.0, 0.1, 0.0)  # of decisions; above 0, rewards are late too
 _SCAN_DELAY = 8  # rounds
 
 
@@ -54,7 +54,7 @@ def scan_for_leaks(policy: Policy, seed: int, seconds: float) -> list[int]:
 
 
 def first_difference(policy: Policy, number: int, seed: int, until: float) -> int:
-    """The first round in which two streams decide differently; 0 if there was none in time."""
+    """The first round in which two streams decide differently; 0 if there is none in time."""
     params = policy.constants()
     states = [policy.kernels.begin(params) for _ in range(2)]
     rngs = [seeded(seed, number) for _ in range(2)]

@@ -1,7 +1,7 @@
 """Record a run of a scenario, and replay it with rewards changed.
 
-What an observer sees is compared: every decision with its phase and, after some rounds, what an
-agent displays of its state (the arm's propensity, estimates, and released values).
+A replay compares what an observer sees: every decision with its phase and, after some rounds, what
+an agent displays of its state (the arm's propensity, estimates, and released values).
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ DIFFERENT_DISPLAY = (
     "after round {} an agent displays another propensity, estimate or release although every "
     "mechanism answered alike"
 )
-# The display is compared after the first releases, and then every so many rounds: it takes longer
-# than a round.
-_DISPLAY_INTERVAL, _DISPLAYED_RELEASES = 64, 8
+# The display, which is slow, is compared after the first releases, and then every so many rounds.
+_DISPLAYED_RELEASES, _DISPLAY_INTERVAL = 8, 64
 # The state's fingerprint is kept after the first releases, and then after one in so many. With
-# fewer, a replay that has returned to the recorded state runs for longer.
+# fewer, a replay notices later that it has returned to the recorded state.
 _FINGERPRINTED_RELEASES = 16
 
 Observation = tuple[int, int] | bytes  # a decision, or what an agent displays beside it
@@ -54,7 +53,7 @@ class RecordedRun:
 
 
 class ReplayOutcome(NamedTuple):
-    """What a replay of a neighbour showed."""
+    """The result of a replay."""
 
     moves: list[MovedInput] = []  # noqa: RUF012 (never changed)
     fault: str = ""  # how it differs although every answer is the same
@@ -84,7 +83,7 @@ class ScenarioRunner:
     def apply_event(
         self, state: Any, item: int, decision: tuple[int, int], rng: Any, reward: float | None
     ) -> None:
-        """Tell a reward (by default that of the scenario), or cancel a decision."""
+        """Tell a reward, by default that of the scenario, or cancel a decision."""
         slot, (arm, phase) = abs(item) - 1, decision
         t = int(self.scenario.times[slot])
         if item < 0:
@@ -110,7 +109,7 @@ class ScenarioRunner:
             self.apply_event(state, item, decisions[abs(item) - 1], rng, reward)
 
     def display(self, state: Any, arm: int) -> bytes:
-        """What an agent displays of a state beside its decision for an arm; see `Agent`."""
+        """What an agent displays of a state with its decision for an arm; see `Agent`."""
         policy = self.policy
         if policy.scope == "decision":
             return b""
@@ -123,7 +122,7 @@ class ScenarioRunner:
         return np.array([-1.0 if number is None else number for number in numbers]).tobytes()
 
     def restore(self, state: Any, i: int) -> Any:
-        """The state after the i-th round: saved and restored, if the scenario says so."""
+        """The state after the i-th round, saved and restored if the scenario requires it."""
         if i not in self.scenario.restore_rounds:
             return state
         player = through_a_save(self.policy, state, int(self.scenario.times[i]))
@@ -138,9 +137,9 @@ def record(
     rounds_after_release: int | None = None,
     rare: RareAnswers | None = None,
 ) -> RecordedRun:
-    """Run a scenario once and record everything, with rare answers if given.
+    """Run a scenario once and record it, with rare answers if given.
 
-    With `rounds_after_release`, the scenario ends so many rounds after the first release.
+    With `rounds_after_release`, the scenario ends that many rounds after the first release.
     """
     runner, recorder = ScenarioRunner(policy, scenario), Recorder(seed, rare=rare)
     state, before = runner.begin(), fingerprint(runner.params)
@@ -212,8 +211,8 @@ def replay_one(
 ) -> ReplayOutcome:
     """Replay a run until something differs.
 
-    With a neighbour it continues from event number `order` of round `first`, until the state is the
-    recorded one again. Without one, all rewards are those of the runner's scenario.
+    With a neighbour it continues from event number `order` of round `first`, until the state equals
+    the recorded one. Without one, all rewards are those of the runner's scenario.
     """
     for i in range(first, run.scenario.rounds):
         t = run.scenario.times[i]
@@ -232,21 +231,15 @@ def replay_one(
         recorded = None if neighbour is None else run.fingerprints.get(i)
         if recorded is not None and fingerprint(state) == recorded:
             break
-        if (seen := changed_display(runner, state, run, i)) is not None:
-            return ReplayOutcome(replayer.moves, DIFFERENT_DISPLAY.format(t), i, seen)
+        if i in run.displays:
+            seen = runner.display(state, run.decisions[i][0])
+            if seen != run.displays[i]:
+                return ReplayOutcome(replayer.moves, DIFFERENT_DISPLAY.format(t), i, seen)
     return ReplayOutcome(replayer.moves)
 
 
-def changed_display(runner: ScenarioRunner, state: Any, run: RecordedRun, i: int) -> bytes | None:
-    """What an agent displays after the i-th round, if that was recorded and differs."""
-    if i not in run.displays:
-        return None
-    seen = runner.display(state, run.decisions[i][0])
-    return None if seen == run.displays[i] else seen
-
-
 def replay_stream(policy: Policy, run: RecordedRun, rewards: np.ndarray) -> ReplayOutcome:
-    """Replay with other rewards in every round; its fault says how that shows."""
+    """Replay with other rewards in every round."""
     scenario = dataclasses.replace(run.scenario, rewards=rewards)
     runner = ScenarioRunner(policy, scenario)
     replayer = Replayer(run.tape, 0, note_moves=False)
@@ -256,14 +249,14 @@ def replay_stream(policy: Policy, run: RecordedRun, rewards: np.ndarray) -> Repl
 def find_leaking_pair(
     policy: Policy, run: RecordedRun, rewards: np.ndarray
 ) -> tuple[RecordedRun, Neighbour, ReplayOutcome] | None:
-    """Two neighbouring streams between the run's and this one that an observer tells apart.
+    """Two neighbouring streams between the run's and this one that an observer distinguishes.
 
-    All rewards are changed at once. If that shows, bisection over the number of changed rewards
-    finds the one with which it begins to show.
+    All rewards are changed at once. If the replay then has a fault, bisection over the number of
+    changed rewards finds the reward with which the fault begins.
     """
     if not replay_stream(policy, run, rewards).fault:
         return None
-    low, high = 0, len(run.scenario.times)  # rewards changed: does not show, shows
+    low, high = 0, len(run.scenario.times)  # rewards changed: without a fault, with one
 
     def hybrid(changed: int) -> np.ndarray:
         return np.concatenate([rewards[:changed], run.scenario.rewards[changed:]])

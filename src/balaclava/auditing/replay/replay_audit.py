@@ -1,17 +1,17 @@
 """The grey-box audit: replay a neighbouring stream with the same mechanism answers.
 
-If the decisions agree, privacy is what the mechanisms say, each with the loss of its moved input.
-If that is at most the claim on every tape, the pair is *within the claim*: this is the proof of
-privacy of every policy here, checked on real runs. If it is more, or if the policy made other
-queries to the randomness, nothing is refuted, because on one tape the sum only bounds the loss from
-above. Such a pair is *unproved*, and is tested by games. A claim is *violated* only if such games
-refute it, or if decisions differ although every mechanism answered alike and no other randomness
-reaches them.
+If the decisions agree, the privacy loss is that of the mechanisms whose inputs moved. If it is at
+most the claim on every tape, the pair is *within the claim*: this is the privacy proof of every
+policy here, checked on real runs. If it is more, or if the policy made other queries to the
+randomness, nothing is refuted: on one tape the sum only bounds the loss from above. Such a pair is
+*unproved*, and games test it. A claim is *violated* if these games refute it. It is also violated
+if decisions differ although every mechanism answered alike and no other randomness reaches them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,15 +55,15 @@ from balaclava.errors import PolicyError, PrivacyError, SavedStateError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
-# These are guesses that keep a default audit within seconds: they say how its time is spent.
+# Guesses that divide the seconds of a default audit.
 _ROUNDS_AFTER_RELEASE = 32  # recorded after the first release that follows a fast-forward
 _MOST_UNPROVED = 6  # pairs, after which the search ends
-_TESTED_PAIRS = 3  # unproved pairs that are tested by games
-_SURE_STREAMS = 2  # different streams that are replayed even when time is short
+_TESTED_PAIRS = 3  # unproved pairs that games test
+_SURE_STREAMS = 2  # different streams that are replayed even after the deadline
 _SCENARIOS_PER_LEAK = 3  # about each round that the leak scan found
-_PAIRS_PER_RARE_SCENARIO, _RARE_PAIRS = 10, 2  # one such scenario for 10 pairs, with 2 pairs in it
+_PAIRS_PER_RARE_SCENARIO, _RARE_PAIRS = 10, 2  # one such scenario per 10 pairs, with 2 of them
 _PAIRS_PER_SCENARIO = 20
-_KINDS_SHARE, _RARE_SHARE = 3 / 4, 1 / 2  # of the time, after which each kind is tried once only
+_KINDS_SHARE, _RARE_SHARE = 3 / 4, 1 / 2  # of the time, after which each kind is tried only once
 _LEAK_SCAN_SHARE = 1 / 4  # of the time
 _SHORTEST_SHARE = 0.05  # seconds for a scenario
 _READING_ROUNDS = 1_200  # rounds that are run again to find which decisions read a release
@@ -73,20 +73,20 @@ _DIFFERENT_DECISION_EXCESS = 1e9  # ranks above every finite loss
 
 @dataclass(frozen=True)
 class ReplayAudit:
-    """What the replay of neighbouring streams showed."""
+    """The result of replaying neighbouring streams."""
 
     verdict: str  # "consistent" | "unproved" | "violated" | "not examined"
     pairs: int
     moved: int  # pairs in which some mechanism's input moved
     epsilon: float  # the largest loss
     delta: float
-    fault: str  # what is wrong, or ""
+    fault: str  # or ""
     declared: float = 0.0  # the largest sum of declared losses
     reached: tuple[str, ...] = ()  # conditions under which a reward moved something
     missed: tuple[str, ...] = ()  # conditions under which nothing moved
 
     def joined(self, other: ReplayAudit) -> ReplayAudit:
-        """Two replays without a fault as one; the other, if it has one."""
+        """Merge two replays without a fault; if the other has one, return the other."""
         if other.fault:
             return other
         moved, reached = self.moved + other.moved, {*self.reached, *other.reached}
@@ -187,7 +187,7 @@ class PairAuditor:
             certain = outcome.round is not None and not depends_on_chance(
                 self.policy, run, neighbour, outcome, self.seed
             )
-            # The answers before it may have a probability below delta, on a rare tape.
+            # On a rare tape, the answers before it may have a probability below delta.
             if certain and (self.claim.delta == 0.0 or not run.rare):
                 self.violation = f"{where}: {outcome.fault}, and no randomness reaches it"
             else:
@@ -195,8 +195,10 @@ class PairAuditor:
                 pair = UnprovedPair(run, neighbour, fault, _DIFFERENT_DECISION_EXCESS)
                 self.unproved.append(pair)
             return
-        if fault := self.central_move_fault(outcome.moves):
-            self.violation = f"{where}: {fault}"
+        central = [move for move in outcome.moves if not move.local]
+        if self.claim.scope == "report" and central:
+            name = central[0].name
+            self.violation = f"{where}: a reward moved {name}, which is not the device's report"
             return
         for loss in self.losses(run, outcome.moves, reading):
             self.declared = max(self.declared, loss.declared)
@@ -208,14 +210,6 @@ class PairAuditor:
                 fault = f"{where}: {loss}; claimed are {' and '.join(terms)}"
                 self.unproved.append(UnprovedPair(run, neighbour, fault, loss.epsilon))
                 return
-
-    def central_move_fault(self, moves: list[MovedInput]) -> str:
-        """For scope "report": a mechanism, other than the device's report, that a reward moved."""
-        if self.claim.scope == "report":
-            for move in moves:
-                if not move.local:
-                    return f"a reward moved {move.name}, which is not the device's report of it"
-        return ""
 
     def losses(
         self, run: RecordedRun, moves: list[MovedInput], reading: dict[int, np.ndarray]
@@ -232,14 +226,11 @@ class PairAuditor:
             recent = run.choice_ends[i - 1] if i else 0
             read, weights = [], []
             for move in moves:
+                earlier = move.position < recent and move.position in reading
                 if recent <= move.position < run.choice_ends[i]:
                     read.append(move)
                     weights.append(1.0)
-                elif (
-                    move.position < recent
-                    and move.position in reading
-                    and reading[move.position][i]
-                ):
+                elif earlier and reading[move.position][i]:
                     read.append(move)
                     weights.append(2.0)  # earlier decisions, which are known, depend on it too
             if read:
@@ -247,7 +238,7 @@ class PairAuditor:
         return losses
 
     def conclude(self) -> ReplayAudit:
-        """Test unproved pairs by games, and sum up."""
+        """Test unproved pairs by games, and return the result."""
         verdict, fault = "consistent", ""
         if self.violation:
             verdict, fault = "violated", self.violation
@@ -255,14 +246,13 @@ class PairAuditor:
             verdict, fault = self.test_unproved()
         elif self.moved == 0:
             verdict = "not examined"
-        missed = sorted(self.conditions - self.reached)
         return ReplayAudit(
             verdict, self.tried, self.moved, self.worst.epsilon, self.delta, fault, self.declared,
-            tuple(sorted(self.reached)), tuple(missed),
+            tuple(sorted(self.reached)), tuple(sorted(self.conditions - self.reached)),
         )  # fmt: skip
 
     def test_unproved(self) -> tuple[str, str]:
-        """The verdict of games on the worst pairs, and what is wrong with the worst."""
+        """The verdict of games on the worst pairs, and the fault of the worst."""
         ranked = sorted(self.unproved, key=lambda pair: -pair.excess)
         fault = ranked[0].fault
         if not self.games:
@@ -282,7 +272,7 @@ class PairAuditor:
 
 
 class ScenarioSearch:
-    """Makes scenarios, one after the other, and lets an auditor examine their neighbours."""
+    """Makes scenarios and lets an auditor examine their neighbours."""
 
     def __init__(
         self,
@@ -300,7 +290,7 @@ class ScenarioSearch:
         self.sensitivities: list[float] = []  # of unbounded rewards after truncation
 
     def try_kinds(self, kinds: tuple[ScenarioKind, ...]) -> None:
-        """Each kind once, and again while there are pairs and time."""
+        """Try each kind once, and again while pairs and time are left."""
         scenarios = max(len(kinds), self.pairs // _PAIRS_PER_SCENARIO)
         end = time.thread_time() + _KINDS_SHARE * self.seconds
         share = max(self.seconds / scenarios, _SHORTEST_SHARE)
@@ -314,7 +304,7 @@ class ScenarioSearch:
                 self.number += 1
 
     def try_rare_answers(self) -> None:
-        """Scenarios with rare answers: few neighbours each, but many tapes."""
+        """Try scenarios with rare answers: few neighbours each, but many tapes."""
         kinds, end = RARE_ANSWER_KINDS, time.thread_time() + _RARE_SHARE * self.seconds
         numbers = code_numbers(self.auditor.policy)
         for number in range(self.rare_scenarios):
@@ -325,7 +315,7 @@ class ScenarioSearch:
                 self.try_scenario(kinds[number % len(kinds)], _RARE_PAIRS, share, answers)
 
     def try_rounds(self, rounds: list[int]) -> None:
-        """Scenarios about rounds in which rewards may bypass the mechanisms."""
+        """Try scenarios around rounds in which rewards may bypass the mechanisms."""
         share = max(self.seconds / (self.pairs // _PAIRS_PER_SCENARIO + 1), _SHORTEST_SHARE)
         for round_ in _SCENARIOS_PER_LEAK * rounds:
             if not self.auditor.done:
@@ -359,9 +349,8 @@ class ScenarioSearch:
             fault = f"it fails after an answer that is rare but possible: {type(error).__name__}"
             raise PrivacyError(fault) from error
         if policy.rewards == "real" and not np.isfinite(policy.accepts).all():
-            self.sensitivities = sorted(
-                {entry.terms.sensitivity for entry in run.tape if entry.terms}
-            )
+            terms = [entry.terms for entry in run.tape if entry.terms]
+            self.sensitivities = sorted({each.sensitivity for each in terms})
 
 
 def audit_by_replay(
@@ -371,24 +360,24 @@ def audit_by_replay(
     rounds: int,
     pairs: int,
     seed: int,
-    seconds: float = float("inf"),
+    seconds: float = math.inf,
     kinds: tuple[ScenarioKind, ...] = START_KINDS,
     games: bool = False,
     entries: dict[tuple[object, ...], TapeEntry] | None = None,
     ended: Callable[[], bool] = lambda: False,
 ) -> ReplayAudit:
-    """Try `pairs` neighbours spread over many scenarios: each shows what others hide.
+    """Try `pairs` neighbours, spread over many scenarios.
 
     Args:
         policy: The policy to audit.
         claim: The guarantee to check.
         rounds: Rounds of most scenarios.
         pairs: Neighbours to try.
-        seed: Seed of everything drawn.
+        seed: Seed of all draws.
         seconds: Processor time, after which no further scenario begins.
         kinds: Kinds of scenarios; by default those without a fast-forward.
         games: Whether games test unproved pairs.
-        entries: Receives one entry of the tape for each mechanism and its terms.
+        entries: Receives one tape entry for each mechanism and its terms.
         ended: Called often; once it returns true, the audit ends with the evidence so far.
     """
     if claim.scope == "report" and policy.report_kernel is None:

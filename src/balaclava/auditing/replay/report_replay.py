@@ -21,7 +21,7 @@ _LARGEST_LEVEL = 1e240  # that is tried; a device refuses larger ones
 
 
 def report_fault(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, str]:
-    """The verdict on reports, and what is wrong with them."""
+    """The verdict on reports, and their fault."""
     params, prepare, report = policy.constants(), policy.prepare(), policy.report_kernel
     assert report is not None  # the caller has checked
     rng = np.random.default_rng([seed, 1])

@@ -11,8 +11,7 @@ from balaclava.auditing.replay.recorded_run import RecordedRun
 from balaclava.auditing.scenario import Neighbour
 from balaclava.policies.base import Policy
 
-# Tried with both signs: zero, denormals, grid steps, whole numbers, values whose square or sum
-# overflows.
+# Tried with both signs: 0, denormals, grid steps, integers, values whose square or sum overflows.
 _SPECIAL_REWARDS = (
     0.0, -0.0, 5e-324, 1e-310, 2.0**-1022, 1e-160, 1e-30, 2.0**-20, 1.0, 1e9, 2.0**53, 1e30, 1e154,
     1e300, 1.7e308,
@@ -28,12 +27,11 @@ def reward_stream(
     rng: np.random.Generator,
     special: bool,
 ) -> np.ndarray:
-    """Rewards[round, arm] between the limits, of kind `number`, or only special values."""
+    """rewards[round, arm] between the limits, of kind `number`, or only special values."""
     low, high = limits
     shape = (rounds, policy.arms)
     if special:
-        values = special_values(policy)
-        return np.asarray(rng.choice(values, shape), float)
+        return np.asarray(rng.choice(special_values(policy), shape), float)
     kinds: list[Callable[[], np.ndarray]] = [
         lambda: rng.integers(0, 2, shape).astype(float),
         lambda: rng.random(shape),
@@ -50,7 +48,7 @@ def reward_stream(
 
 
 def special_values(policy: Policy) -> list[float]:
-    """Ends, middle, denormals, steps of the grid and between them, values near overflow."""
+    """Ends, middle, denormals, grid steps and values between them, values near overflow."""
     low, high = policy.accepts
     if policy.rewards == "loss" and not math.isfinite(high - low):
         low, high = 0.0, 1.0
@@ -68,7 +66,7 @@ def reward_limits(policy: Policy) -> tuple[float, float]:
     low, high = policy.accepts
     if math.isfinite(low) and math.isfinite(high):
         return low, high
-    if policy.rewards == "loss":  # a policy may drop larger ones, and then nothing shows
+    if policy.rewards == "loss":  # a policy may drop larger ones
         return 0.0, 1.0
     bound, order = policy.moment_bound, policy.moment_order
     if bound is not None and order is not None:  # most rewards of this size pass truncation
@@ -80,10 +78,10 @@ def reward_limits(policy: Policy) -> tuple[float, float]:
 def limits_near_truncation(
     sensitivities: list[float], rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Rewards about as large as truncation allows, judged by the sensitivities of earlier runs.
+    """Rewards about as large as truncation allows, from the sensitivities of earlier runs.
 
     Rewards truncated at B have a sensitivity of 2 B, so half of it is the largest reward that
-    counts. If a policy uses too small a sensitivity, larger ones count as well, and show it.
+    counts. If a policy's sensitivity is too small, larger rewards also count and reveal it.
     """
     share = rng.uniform(0.4, 0.5) if rng.random() < 0.5 else 0.5 + 0.5 * rng.random() ** 3
     size = float(rng.choice(sensitivities) * share)
@@ -124,7 +122,7 @@ def neighbouring_reward(
     limits: tuple[float, float],
     rng: np.random.Generator,
 ) -> float:
-    """Mostly the far end; otherwise the middle, a value that occurred, a special one, or any."""
+    """Mostly the far end; else the middle, a value that occurred, a special or random one."""
     low, high = limits
     arm, _ = run.decisions[slot]
     now, luck = run.scenario.rewards[slot, arm], rng.random()

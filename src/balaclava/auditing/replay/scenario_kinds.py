@@ -1,4 +1,4 @@
-"""Kinds of scenarios that are recorded: each is a place where a mistake may hide."""
+"""Kinds of scenarios that are recorded, each for another kind of mistake."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ScenarioKind(NamedTuple):
     cancelled: float = 0.0  # share of decisions
     long: bool = False
     start: int | str = 0  # rounds played before, or "horizon", or "release"
-    pending: int = 0  # decisions from long before whose rewards come in it
+    pending: int = 0  # decisions from long before whose rewards arrive in it
     restored: bool = False
     special: bool = False
     quiet: bool = False  # whether all rewards before it are the smallest
@@ -66,7 +66,7 @@ RARE_ANSWER_KINDS = (
         ("rare answers", "cancelled decisions"), delay=3, cancelled=0.1, several_releases=True
     ),
 )
-# For the policy itself, if most scenarios are recorded on a variant with shorter phases.
+# For the policy itself, if most scenarios are of a variant with shorter phases.
 UNSCALED_KINDS = (
     ScenarioKind(("the first release",), start="release"),
     *SCENARIO_KINDS[4:6],
@@ -122,14 +122,13 @@ def make_scenario(
 
 
 def start_round(policy: Policy, kind: ScenarioKind) -> int | None:
-    """How many rounds are played before the scenario; None if it does not apply."""
+    """Rounds that are played before the scenario; None if it does not apply."""
     if kind.start == "release":
         return 0
     if kind.start == "horizon":
-        horizon = policy.horizon
-        if horizon is None or horizon > _FURTHEST_ROUND:
+        if policy.horizon is None or policy.horizon > _FURTHEST_ROUND:
             return None
-        return max(horizon - 20, 0)
+        return max(policy.horizon - 20, 0)
     return int(kind.start)
 
 
@@ -141,10 +140,10 @@ def fast_forward(
     seed: int,
     number: int,
 ) -> tuple[Any, int, np.ndarray]:
-    """Compiled play to `target` rounds or later, just before something is drawn.
+    """Play compiled rounds up to `target`, and on until just before the next random draw.
 
     Returns the state, its round, and the arms and phases of the first decisions, whose rewards
-    stay pending. If every round draws something, it stops at `target`.
+    stay pending.
     """
     rng, data = seeded(seed, target), np.random.default_rng([seed, target])
     params = policy.constants()
