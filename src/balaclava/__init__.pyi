@@ -35,7 +35,7 @@ from balaclava.privacy.guarantee import Guarantee as Guarantee
 from balaclava.simulation.engine import Interrupted as Interrupted
 from balaclava.simulation.engine import simulate as simulate
 from balaclava.simulation.results import Results as Results
-from balaclava.simulation.results import load as load
+from balaclava.simulation.results_file import load as load
 from balaclava.simulation.reward_delays import Delay as Delay
 from balaclava.simulation.shards import simulate_shards as simulate_shards
 from balaclava.theory import bounds as bounds

@@ -1,9 +1,9 @@
 """A faster way to compile kernels, built on numba's internals.
 
-numba generates machine code for every function, optimises each one before its caller, and passes
-every element of a state as an argument of its own: hundreds per call. Kernels are always inlined
-into the loop that plays them, so most of that work is wasted. Here a kernel is only linked, and
-states are passed by address. Optimising the loop does the rest, with the same result.
+numba generates and optimises machine code for every function before its caller. It passes every
+element of a state as a separate argument, hundreds per call. Kernels are always inlined into the
+loop that plays them, so most of this work is wasted. Here a kernel is only linked, and states are
+passed by address. Optimising the loop then gives the same result.
 
 This is the only module that uses numba's internals. `kernels.uses_fast_compiler` says when it is
 used; without it numba's public interface compiles the same kernels, more slowly.

@@ -29,11 +29,11 @@ def stored_as(**stored: str) -> Callable[[_State], _State]:
 
     Example:
         >>> from typing import NamedTuple
-        >>> @stored_as(rewards="came")
+        >>> @stored_as(rewards="gains")
         ... class State(NamedTuple):
         ...     rewards: np.ndarray
         >>> stored_name(State, "rewards")
-        'came'
+        'gains'
     """
 
     def mark(state: _State) -> _State:

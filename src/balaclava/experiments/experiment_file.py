@@ -55,7 +55,7 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -148,7 +148,12 @@ class ExperimentPlan:
 
     def with_winners(self) -> ExperimentPlan:
         """A copy that records releases at the checkpoints."""
-        _require_estimates(policy for each in self.settings for policy in each.policies.values())
+        policies = [policy for each in self.settings for policy in each.policies.values()]
+        if not any(policy.estimation for policy in policies):
+            raise ExperimentFileError(
+                "winners = true, but no policy offers estimates; add one that does, such as "
+                "dp-imed or imed, or leave winners out"
+            )
         return replace(self, settings=tuple(replace(each, winners=True) for each in self.settings))
 
     def with_device(self, device: Device) -> ExperimentPlan:
@@ -161,20 +166,11 @@ class ExperimentPlan:
 
 
 def require_playable(setting: SimulationSetting) -> None:
-    """Refuse a setting that a GPU cannot play, whether or not there is one."""
+    """Refuse a setting that no GPU can play; the check needs no GPU."""
     if setting.device == "cuda":
         fault = gpu_refusal(setting.environment, setting.feedback, setting.winners)
         if fault:
             raise device_error(f"{fault} ({setting.environment_label})")
-
-
-def _require_estimates(policies: Iterable[Policy]) -> None:
-    """Refuse `winners` if no policy can name one."""
-    if not any(policy.estimation for policy in policies):
-        raise ExperimentFileError(
-            "winners = true, but no policy offers estimates; add one that does, such as dp-imed or "
-            "imed, or leave winners out"
-        )
 
 
 class _Section(NamedTuple):
@@ -220,7 +216,7 @@ def read_plan(path: str | os.PathLike[str]) -> ExperimentPlan:
         rounds = {t: _checkpoints(content.get("checkpoints", 200), t, horizons) for t in horizons}
         workers = content.get("workers")
         if workers is not None:
-            workers = _whole("workers", workers, 1)
+            workers = check("workers", workers, Annotated[int, Range(1)])
         feedbacks = _feedbacks(content)
         winners = check("winners", content.get("winners", False), bool)
         policies = _table("policies", _needed(content, "policies"))
@@ -312,7 +308,7 @@ def _noted(
 
 
 def _refusal(path: Path, problems: list[_Problem], *, alone: bool) -> ExperimentFileError:
-    """One error for all problems; a problem of many cells is listed once, with the cells."""
+    """One error for all problems; a problem that several cells share is listed once."""
     cells_by_text: dict[str, list[tuple[str, str, int]]] = {}
     for problem in problems:
         cells = cells_by_text.setdefault(f"{problem.place}: {problem.error}", [])
@@ -345,15 +341,10 @@ def _named(cells: list[tuple[str, str, int]]) -> str:
     return f" ({'; '.join(places)})"
 
 
-def _whole(key: str, value: Any, low: int) -> int:
-    number: int = check(key, value, Annotated[int, Range(low)])
-    return number
-
-
 def _numbers(key: str, value: Any, low: int) -> list[int]:
     """The values of a number, a list or a range."""
     values = range_values(key, value) or (value if isinstance(value, list) else [value])
-    numbers = [_whole(key, item, low) for item in values]
+    numbers = [check(key, item, Annotated[int, Range(low)]) for item in values]
     if not numbers or len(set(numbers)) < len(numbers):
         raise ExperimentFileError(f"{key} = {brief(value)} is not allowed; give each number once")
     return numbers

@@ -1,8 +1,8 @@
 """Grids in an experiment file: one section that stands for many.
 
 A value may be a range. `{ grid = [0.1, 1, 10] }` lists values. `{ log = [0.01, 1, 5] }` and
-`{ linear = [0, 1, 5] }` give a first value, a last value and a count, spaced by equal ratios or
-equal differences. A section with ranges stands for every combination of their values.
+`{ linear = [0, 1, 5] }` give the first value, the last value and the count. "log" spaces them by
+equal ratios, "linear" by equal differences. A section with ranges stands for every combination.
 """
 
 from __future__ import annotations

@@ -161,18 +161,19 @@ class Sweep:
             UnknownNameError: if the sweep does not have this setting.
             ResultsFileError: if a cell's file is damaged.
         """
-        arguments = {"environment": environment_label, "horizon": horizon, "seed": seed}
+        arguments = {"environment_label": environment_label, "horizon": horizon, "seed": seed}
         entries = list(self._paired())
-        for what, value in arguments.items():
-            choices = {_facet(setting, what): None for setting, _ in entries}
+        for name, value in arguments.items():
+            choices = {getattr(setting, name): None for setting, _ in entries}
             if value is None and len(choices) == 1:
                 continue
             if value not in choices:
                 hint = f"there are {', '.join(map(str, choices))}"
                 if isinstance(value, str):
                     hint = nearest(value, map(str, choices))
+                what = name.removesuffix("_label")
                 raise UnknownNameError(f"{self.folder} has no {what} {value!r}; {hint}")
-            entries = [pair for pair in entries if _facet(pair[0], what) == value]
+            entries = [pair for pair in entries if getattr(pair[0], name) == value]
         ((setting, entry),) = entries
         results = _empty_results(setting, setting.policies, setting.environment)
         results.versions = self.manifest["versions"]
@@ -402,10 +403,6 @@ def _odd_manifest(folder: Path, error: Exception) -> ResultsFileError:
     )
 
 
-def _facet(setting: SimulationSetting, what: str) -> Any:
-    return setting.environment_label if what == "environment" else getattr(setting, what)
-
-
 def _resolved(setting: SimulationSetting) -> SimulationSetting:
     """Fill in the label, and resolve "auto", since numbers depend on the device."""
     world, device = setting.environment, setting.device
@@ -453,7 +450,7 @@ def _key(digest: Any, policy: Policy) -> str:
 
 
 def _code(thing: Policy | Environment) -> Iterator[bytes]:
-    """Fingerprints of the kernels: names for the package's own, code for others."""
+    """Fingerprints of the kernels: the name in this package, the code elsewhere."""
     functions = (
         (*thing.kernels, thing.prepare())
         if isinstance(thing, Policy)

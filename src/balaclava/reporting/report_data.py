@@ -15,7 +15,8 @@ from balaclava.errors import ResultsFileError
 from balaclava.simulation.analysis.statistics import best_arm_share, plus_minus, proved_bound
 from balaclava.simulation.analysis.winners import has_releases
 from balaclava.simulation.engine import checkpoint_rounds
-from balaclava.simulation.results import Results, load
+from balaclava.simulation.results import Results
+from balaclava.simulation.results_file import load
 
 CURVE_QUANTILES = (0.1, 0.9)  # of the repetitions, around a curve: readable with ten of them
 FINAL_QUANTILES = (0.05, 0.95)  # of the final regret: its usual range

@@ -47,7 +47,7 @@ def nothing_shown(params: Any, state: Any, arm: int) -> tuple[int, float, float]
 def begin_records(
     arms: int, checkpoints: int, recorded: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Arrays for the pulls so far, and at checkpoints the pulls, the total and the releases."""
+    """Allocate the pulls so far; and by checkpoint the pulls, the total score, the releases."""
     return (
         np.zeros(arms, np.int64),
         np.zeros((checkpoints, arms), np.int64),
@@ -76,8 +76,8 @@ def make_play(
 ) -> Callable[..., Any]:
     """Close the loop over the kernels of a policy and an environment.
 
-    The loop returns, at checkpoints, the pulls of each arm, the total score (by default the
-    rewards) and, if `shown` is given, the released rewards, mean and noise of each arm.
+    The loop returns the pulls of each arm and the total score at each checkpoint. The score is by
+    default the reward. With `shown` it also returns the released rewards, mean and noise.
     """
     recorded = shown is not nothing_shown
 
@@ -136,8 +136,8 @@ def make_late_play(
 ) -> Callable[..., Any]:
     """Close the loop for delayed or lost rewards over its kernels.
 
-    In each round the loop gives up decisions older than the patience, makes one decision, and
-    learns the due rewards in the order of their decisions. It returns what `make_play`'s loop does.
+    In each round the loop gives up decisions older than the patience and makes one decision. Then
+    it learns the due rewards in the order of their decisions. It returns what `make_play`'s does.
     """
     recorded = shown is not nothing_shown
 

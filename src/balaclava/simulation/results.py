@@ -294,21 +294,3 @@ class Results:
         counts = ", ".join(f"{label}: {len(runs)}" for label, runs in self.runs.items())
         where = f"{self.environment.name}, horizon {self.horizon}"
         return f"<Results on {where}; repetitions: {counts}>"
-
-
-def load(path: str | os.PathLike[str]) -> Results:
-    """Read results from a file that `results.save(path)` wrote.
-
-    Args:
-        path: the file.
-
-    Returns:
-        The results, equal to the saved ones.
-
-    Raises:
-        ResultsFileError: if the file is missing, damaged or in a newer format, or if a policy or
-            environment of it is not registered.
-    """
-    from balaclava.simulation.results_file import load
-
-    return load(path)

@@ -82,6 +82,18 @@ def _digest(header: bytes, runs: Sequence[Run]) -> bytes:
 
 
 def load(path: str | os.PathLike[str]) -> Results:
+    """Read results from a file that `results.save(path)` wrote.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The results, equal to the saved ones.
+
+    Raises:
+        ResultsFileError: if the file is missing, damaged or in a newer format, or if a policy or
+            environment of it is not registered.
+    """
     with _intact(path):
         return _rebuild(path, *read(path))
 

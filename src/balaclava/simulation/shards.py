@@ -2,9 +2,10 @@
 
 Each shard has its own pools and releases its own batches. Every `merge_every` rounds the releases
 are merged; nothing else leaves a shard. A shard decides by the merged sums and its own releases
-since. Each reward is in one batch of one shard, so epsilon is unchanged. The price is regret: every
-shard tries all arms before the first merge, the sums contain the noise of all shards' batches, and
-shards repeat each other's exploration between merges.
+since. Each reward is in one batch of one shard, so epsilon is unchanged.
+
+The cost is regret. Every shard tries all arms before the first merge, and shards repeat each
+other's exploration between merges. The sums contain the noise of all shards' batches.
 """
 
 from __future__ import annotations

@@ -74,13 +74,6 @@ def regret_quantiles(
     return tuple(tails)
 
 
-def runs_above(values: np.ndarray, threshold: float) -> BadRuns:
-    count, runs = int((values > threshold).sum()), len(values)
-    if not runs or math.isnan(threshold):
-        return BadRuns(math.nan, 0.0, 1.0, runs, threshold)
-    return BadRuns(count / runs, *share_interval(count, runs), runs, threshold)
-
-
 def tail_cells(results: Results) -> list[tuple[str, ...]]:
     """Rows of a table with the quantiles of each policy."""
     return [
@@ -95,7 +88,12 @@ def bad_runs(results: Results, factor: float, medians: Mapping[str, float]) -> d
     shares = {}
     for label in results.labels:
         final = results.final_regret(label)
-        median = medians.get(label, float(np.median(final)) if len(final) else math.nan)
+        runs = len(final)
+        median = medians.get(label, float(np.median(final)) if runs else math.nan)
         # A negative median, possible with losses, cannot be a unit.
-        shares[label] = runs_above(final, factor * median if median >= 0 else math.nan)
+        threshold = factor * median if median >= 0 else math.nan
+        shares[label] = BadRuns(math.nan, 0.0, 1.0, runs, threshold)
+        if runs and not math.isnan(threshold):
+            count = int((final > threshold).sum())
+            shares[label] = BadRuns(count / runs, *share_interval(count, runs), runs, threshold)
     return shares

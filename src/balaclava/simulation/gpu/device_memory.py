@@ -1,7 +1,7 @@
 """Memory of a device for groups of games that run concurrently.
 
 Freeing memory waits until the whole device is idle. So the arrays of a finished group are kept
-until all groups are done, as long as the games to come fit beside them.
+until all groups are done, if the remaining games fit beside them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 _MEMORY_SHARE = 0.8  # of the free memory, for games; the rest is for temporary arrays
 
-laying_out = threading.Lock()  # hold it from asking for memory until games are allocated
+laying_out = threading.Lock()  # hold it from `share` until the games are allocated
 
 
 class DeviceMemory:
@@ -37,12 +37,11 @@ class DeviceMemory:
         self._needed -= needed
 
     def keep(self, arrays: Any) -> None:
-        """Keep arrays until `close`, if the games to come fit beside them."""
+        """Keep arrays until `close`, if the remaining games fit beside them."""
         if _room() >= self._needed:
             self._kept.append(arrays)
 
     def close(self) -> None:
-        """Free the kept arrays."""
         self._kept.clear()
 
 

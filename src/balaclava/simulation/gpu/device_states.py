@@ -1,13 +1,11 @@
 """States of many games on the device, and access to the state of one game.
 
 `begin` runs once, on the host. Each array of the state gets a last axis for the games, so that
-neighbouring threads read neighbouring numbers. While a game is played,
+neighbouring threads read neighbouring numbers. While a game is played:
 
-- arrays of one element are local: the compiler turns them into registers,
-- other arrays are in the block's shared memory if they are small,
-- or else they are views of the game's column.
-
-States may contain other named tuples.
+- Arrays of one element are local; the compiler turns them into registers.
+- Other arrays are in the block's shared memory if they are small together.
+- Otherwise they are views of the game's column.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Launches on a GPU: similar pairs share a launch, other pairs run concurrently on streams.
 
 Each launch plays as many rounds as take a few tenths of a second, so that progress is reported and
-Ctrl-C works. States and random streams stay on the device between launches; the pulls come back at
-checkpoints. Results depend on the seed alone.
+Ctrl-C works. States and random streams stay on the device between launches; the pulls are copied
+back at checkpoints. Results depend on the seed alone.
 
-A hundred games leave a GPU idle. So everything is played at once: pairs of a policy and an
-environment that differ only in numbers and array sizes share launches.
+A hundred games leave a GPU idle, so all pairs are played at once. A pair is a policy and an
+environment. Pairs that differ only in numbers and array sizes share launches.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Random draws on a GPU, from the counter-based generator Philox.
 
 Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011) maps a counter of 128 bits to 128 random bits. The
-key comes from the seed, the counter from the repetition, the stream and the number of the draw. So
-a game's numbers depend on nothing else: neither on the number of games nor on launches or the GPU.
+seed gives the key. The repetition, the stream and the number of the draw give the counter. So the
+number of games, the launches and the GPU do not change a game's numbers.
 
 A stream is a key, a place (repetition and stream number) and a state. All draws are kernels, so
 that tests can compile the same functions for the CPU.
@@ -32,7 +32,7 @@ class PhiloxState(NamedTuple):
 
     words: np.ndarray  # number of words drawn
     word: np.ndarray  # the next word if `words` is odd: each counter gives two
-    spare: np.ndarray  # the next normal draw, or NaN: they come in pairs
+    spare: np.ndarray  # the next normal draw, or NaN: they are drawn in pairs
 
 
 def new_stream() -> PhiloxState:
