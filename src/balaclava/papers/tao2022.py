@@ -94,8 +94,6 @@ def pareto(means: Sequence[float], v: float) -> Environment:
 
 
 class TaoSetting(NamedTuple):
-    """One panel: the instance, the budget, and v."""
-
     instance: int
     epsilon: float
     v: float
@@ -140,7 +138,6 @@ _INTERVAL_BANDS = (
 
 
 def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
-    """Simulate with proved and with calibrated constants, and draw both."""
     pairs = [(0.5, 0.5), (0.5, 0.9), (1.0, 0.5), (1.0, 0.9)]
     settings = {
         letter: TaoSetting(number, epsilon, v)
@@ -155,14 +152,12 @@ def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
         for name in _SCALED_POLICIES
     }
     scales = find_scales(questions, run.workers, run.device)
-    panels, sizes = {}, {}
+    panels, sizes = {}, dict.fromkeys(settings, run_size(run, "proved"))
     for letter, setting in settings.items():
-        parameters = setting.parameters(run_size(run, "proved").horizon)
+        parameters = setting.parameters(sizes[letter].horizon)
         names = (*_SCALED_POLICIES, "dpr-adaptive-ucb")
-        panels[letter] = FigurePanel(
-            {name: make_policy(name, **parameters) for name in names}, setting.world
-        )
-        sizes[letter] = run_size(run, "proved")
+        policies = {name: make_policy(name, **parameters) for name in names}
+        panels[letter] = FigurePanel(policies, setting.world)
     for letter, setting in settings.items():
         parameters = shorter[letter]
         policies = {}
@@ -175,23 +170,21 @@ def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
         panels[f"{letter}-calibrated"] = FigurePanel(policies, setting.world)
         sizes[f"{letter}-calibrated"] = run_size(run, "calibrated")
     run.play(panels, sizes, seed=TAO_2022.seed)
-    for (ending, remark), purpose in zip(
-        TITLE_REMARKS.items(), ("proved", "calibrated"), strict=True
-    ):
-        size = run_size(run, purpose)
-        parts = {letter: run.results[letter + ending] for letter in settings}
-        headings = {letter: str(setting) for letter, setting in settings.items()}
-        title = f"{_title(run)}, S{number}, {remark}\n{_played(run, size)}"
-        run.save_picture(regret_panels(parts, headings, title, "interval"), ending)
+    headings = {letter: str(setting) for letter, setting in settings.items()}
+    _save_pictures(run, headings, f"S{number}", ("proved", "calibrated"))
     return settings
 
 
-def _title(run: FigureRun) -> str:
-    return f"Tao, Wu, Zhao, Wang 2022, Figure {run.name.removeprefix('tao2022-fig')}"
-
-
-def _played(run: FigureRun, size: RunSize) -> str:
-    return f"{run.scale} scale: {size}; mean ± 95 % interval"
+def _save_pictures(
+    run: FigureRun, headings: Mapping[str, str], subject: str, purposes: Sequence[str]
+) -> None:
+    for (ending, remark), purpose in zip(TITLE_REMARKS.items(), purposes, strict=True):
+        parts = {letter: run.results[letter + ending] for letter in headings}
+        title = (
+            f"Tao, Wu, Zhao, Wang 2022, Figure {run.name.removeprefix('tao2022-fig')}, {subject}, "
+            f"{remark}\n{run.scale} scale: {run_size(run, purpose)}; mean ± 95 % interval"
+        )
+        run.save_picture(regret_panels(parts, headings, title, "interval"), ending)
 
 
 def policy_label(results: Results, name: str) -> str:
@@ -199,7 +192,6 @@ def policy_label(results: Results, name: str) -> str:
 
 
 def policy_regret(results: Results, name: str) -> tuple[float, float]:
-    """Mean final regret and plus-minus of a policy at any scale."""
     return mean_of_regret(results, policy_label(results, name))
 
 
@@ -230,7 +222,7 @@ def _claims(results: Mapping[str, Results], ending: str) -> list[str]:
 def _central(run: FigureRun, number: int) -> FigureText:
     settings = play_central(run, number)
     results, horizon = run.results, run_size(run, "proved").horizon
-    firsts, scales = [], []
+    firsts = []
     for letter, setting in settings.items():
         ucb: Any = results[letter].policies["dpr-ucb"]
         se: Any = results[letter].policies["dpr-se"]
@@ -240,10 +232,6 @@ def _central(run: FigureRun, number: int) -> FigureText:
             f"{_bonus(ucb, horizon):.3g} when all arms share {horizon:,} pulls, and the largest "
             f"gap is {setting.world.gaps.max():.3g}."
         )
-        policies = results[f"{letter}-calibrated"].policies
-        named: dict[str, Any] = {unscaled_label(label): each for label, each in policies.items()}
-        by_name = {name: named[name].radius_scale for name in _SCALED_POLICIES}
-        scales.append(f"({letter}) {list_scales(by_name)}.")
     size, paper = run_size(run, "calibrated"), TAO_2022.sizes["proved"]["paper"]
     return FigureText(
         f"{run.name}: regret on S{number}, DPR-UCB against DPR-SE, central privacy",
@@ -275,7 +263,7 @@ def _central(run: FigureRun, number: int) -> FigureText:
                     RunSize(size.horizon, FINALIST_RUNS[run.scale]),
                     SLOW_POLICY_RUNS,
                 ),
-                *scales,
+                *_scale_lines(results, settings),
                 "dpr-adaptive-ucb needs neither u nor v and has no scale to find. robust-ucb is "
                 "not private: it is the baseline.",
                 "All private policies here protect the whole trajectory; ε is next to each curve. "
@@ -284,6 +272,18 @@ def _central(run: FigureRun, number: int) -> FigureText:
             ],
         },
     )
+
+
+def _scale_lines(results: Mapping[str, Results], settings: Iterable[str]) -> list[str]:
+    lines = []
+    for letter in settings:
+        policies: dict[str, Any] = results[f"{letter}-calibrated"].policies
+        names = {label: unscaled_label(label) for label in policies}
+        scales = {
+            name: policies[label].radius_scale for label, name in names.items() if name != label
+        }
+        lines.append(f"({letter}) {list_scales(scales)}.")
+    return lines
 
 
 def _misled(results: Mapping[str, Results], settings: Iterable[str]) -> list[str]:
@@ -354,10 +354,7 @@ def play_local(run: FigureRun) -> dict[str, TaoSetting]:
     panels = {each: FigurePanel(policies[each], settings[each[0]].world) for each in policies}
     run.play(panels, size, seed=TAO_2022.seed)
     headings = {letter: f"S3, v={setting.v:g}" for letter, setting in settings.items()}
-    for ending, remark in TITLE_REMARKS.items():
-        parts = {letter: run.results[letter + ending] for letter in settings}
-        title = f"{_title(run)}, S3, local privacy, {remark}\n{_played(run, size)}"
-        run.save_picture(regret_panels(parts, headings, title, "interval"), ending)
+    _save_pictures(run, headings, "S3, local privacy", ("local", "local"))
     return settings
 
 
@@ -365,7 +362,7 @@ def play_local(run: FigureRun) -> dict[str, TaoSetting]:
 def figure_2(run: FigureRun) -> FigureText:
     settings = play_local(run)
     results, size = run.results, run_size(run, "local")
-    firsts, scales = [], []
+    firsts = []
     for letter, setting in settings.items():
         policies: dict[str, Any] = results[letter].policies
         rounds = [
@@ -378,11 +375,6 @@ def figure_2(run: FigureRun) -> FigureText:
             f"ldpr-se ends after {', '.join(rounds)} rounds; until then all arms are played in "
             f"turn, and so they are in all {size.horizon:,} rounds here."
         )
-        scaled_policies: dict[str, Any] = results[f"{letter}-calibrated"].policies
-        by_name = {
-            unscaled_label(label): policy.radius_scale for label, policy in scaled_policies.items()
-        }
-        scales.append(f"({letter}) {list_scales(by_name)}.")
     return FigureText(
         "tao2022-fig2: regret of LDPR-SE on S3, local privacy",
         {
@@ -409,7 +401,7 @@ def figure_2(run: FigureRun) -> FigureText:
                 describe_calibration(
                     CALIBRATION_WORLDS, RunSize(size.horizon, FINALIST_RUNS[run.scale])
                 ),
-                *scales,
+                *_scale_lines(results, settings),
                 "The theory covers ε up to 1. For these ε an epoch has at least ε^2 log(...) pulls "
                 "of an arm, not log(...) as printed.",
                 "ldpr-se and ldpr-batch-ucb protect each report before it leaves its owner. dpr-se "
@@ -420,7 +412,6 @@ def figure_2(run: FigureRun) -> FigureText:
 
 
 def _local_claims(results: Mapping[str, Results]) -> list[str]:
-    """The paper's claims, tested on the calibrated runs."""
     loose, tight = results["a-calibrated"], results["b-calibrated"]
     lines = []
     for name in _LOCAL_POLICIES:

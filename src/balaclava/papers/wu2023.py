@@ -97,8 +97,6 @@ class StudentArms(NamedTuple):
 
 
 class WuSetting(NamedTuple):
-    """The setting at one value of the varied quantity."""
-
     arms: StudentArms
     epsilon: float = 0.5
     mean_range: float = 10.0
@@ -202,7 +200,6 @@ class WuCurves(NamedTuple):
 
 
 def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
-    """Simulate with both kinds of constants, and draw."""
     scales = chosen_scales(run, plan)
     studies = {
         "a": regret_against(run, plan, WU_2023.sizes["proved"][run.scale], {}),
@@ -243,7 +240,6 @@ def unlearned_values(curve: FinalRegretCurve) -> list[float]:
 
 
 def _unlearned(outcome: WuCurves) -> list[str]:
-    """The values at which each policy learned nothing, for both kinds of constants."""
     lines = []
     for letter, curves in outcome.curves.items():
         parts = []

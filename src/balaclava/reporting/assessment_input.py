@@ -65,11 +65,9 @@ class AssessmentInput:
         """Simulate the policy, and playing at random, on the plausible problem."""
         if self.environment is None:
             raise ParameterError("an assessment without an environment cannot be simulated")
+        at_random = make_policy("random", arms=self.policy.arms)
         return simulate(
-            {
-                self.policy.name: self.policy,
-                AT_RANDOM: make_policy("random", arms=self.policy.arms),
-            },
+            {self.policy.name: self.policy, AT_RANDOM: at_random},
             self.environment,
             horizon=self.horizon,
             repetitions=self.repetitions,

@@ -81,7 +81,6 @@ def _chosen_variants(count: int | None, guarantee: Guarantee) -> dict[str, str]:
 def _values(
     policy: Policy, count: int | None, audit: AuditSummary | None, guarantee: Guarantee
 ) -> dict[str, Any]:
-    """The values of the names in braces."""
     epsilon = guarantee.epsilon
     parameters = {key: value for key, value in policy.parameters.items() if value is not None}
     return {

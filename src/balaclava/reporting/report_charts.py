@@ -69,8 +69,6 @@ class ChartLevel:
 
 
 class Shape(NamedTuple):
-    """A path of an SVG drawing."""
-
     css: str
     path: str
     policy: int | None = None  # the index of its look
@@ -87,7 +85,6 @@ class PlotView:
 
 
 def curve_views(curves: Sequence[ChartCurve], bounds: Sequence[ChartLevel]) -> list[PlotView]:
-    """Regret over the rounds, for each of the four pairs of scales."""
     return [_view(curves, bounds, *kinds) for kinds in itertools.product(SCALE_KINDS, SCALE_KINDS)]
 
 
@@ -104,7 +101,10 @@ def _view(
     *,
     dots: bool = False,
 ) -> PlotView:
-    x, y = _x_scale(curves, x_kind, dots), _y_scale(curves, levels, y_kind, dots)
+    x = fit_scale(x_kind, np.concatenate([curve.x for curve in curves]))
+    y = _y_scale(curves, levels, y_kind, dots)
+    if dots:  # a dot on the very edge would be cut in half
+        x = Scale(x_kind, x.low / 1.25, x.high * 1.25)
     bands = [] if dots else [_band(curve, x, y) for curve in curves if curve.high is not None]
     kind = "baseline" if dots else "bound"
     lines = [
@@ -117,12 +117,6 @@ def _view(
     shapes = [_grid(x, y), *bands, *lines]
     shapes += itertools.chain.from_iterable(_line(curve, x, y, dots) for curve in curves)
     return PlotView(x, y, "epsilon" if dots else "round", shapes)
-
-
-def _x_scale(curves: Sequence[ChartCurve], kind: ScaleKind, dots: bool) -> Scale:
-    scale = fit_scale(kind, np.concatenate([curve.x for curve in curves]))
-    # Dots on the very edge would be cut in half.
-    return Scale(kind, scale.low / 1.25, scale.high * 1.25) if dots else scale
 
 
 def _y_scale(

@@ -56,7 +56,6 @@ class ResultsPanel:
 
     @property
     def facts(self) -> str:
-        """Environment, horizon, repetitions and seed, in a line."""
         world, results = self.results.environment, self.results
         family = world.family
         counts = sorted({len(results.runs[label]) for label in results.labels})

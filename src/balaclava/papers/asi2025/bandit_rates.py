@@ -33,8 +33,6 @@ from balaclava.papers.harness.worst_case_slopes import (
 
 
 class TablePlan(NamedTuple):
-    """The size of the measurement of Table 1."""
-
     arms: int
     horizon: int  # in panel (a)
     epsilons: int  # how many

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 
 class ExpertPlan(NamedTuple):
-    """The size of the measurement with experts."""
-
     experts: int
     horizon: int
     epsilons: tuple[float, ...]

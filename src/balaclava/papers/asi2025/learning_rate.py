@@ -34,8 +34,6 @@ from balaclava.simulation.task_threads import run_tasks
 
 
 class RatePlan(NamedTuple):
-    """The size of the measurement of learning rates."""
-
     arms: int
     horizon: int
     scales: tuple[float, ...]

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 class TurnPlan(NamedTuple):
-    """The size of the measurement on losses that turn."""
-
     horizon: int
     epsilons: int  # how many
     turns: int  # how many rounds of the turn are tried

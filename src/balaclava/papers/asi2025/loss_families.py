@@ -60,7 +60,6 @@ def gaps(start: float) -> list[float]:
 
 
 def hardest(arms: int, horizon: int, epsilon: float | None) -> float:
-    """The hardest gap at this epsilon, up to a constant."""
     return float(hidden_best(arms, horizon, epsilon=epsilon).gaps.max())
 
 

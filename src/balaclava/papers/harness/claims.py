@@ -50,7 +50,6 @@ def count_misled_runs(results: Results, label: str) -> int:
 
 
 def misled_runs(results: Results, labels: Iterable[str]) -> str:
-    """How many runs of each policy played another arm more often than the best."""
     counts = "; ".join(
         f"{label} {count_misled_runs(results, label)} of {results.pulls(label).shape[0]}"
         for label in labels

@@ -30,8 +30,6 @@ def by_scale(quick: RunSize, paper: RunSize, tiny: RunSize = _TEST_SIZE) -> dict
 
 
 class FigureEntry(NamedTuple):
-    """A figure that can be reproduced."""
-
     name: str
     title: str
     reference: str

@@ -59,15 +59,11 @@ def _bullet(point: str) -> str:
 
 
 class FigurePanel(NamedTuple):
-    """Policies, and their environment."""
-
     policies: Mapping[str, Policy]
     environment: Environment
 
 
 class RunSize(NamedTuple):
-    """Horizon and number of repetitions."""
-
     horizon: int
     repetitions: int
 

@@ -132,7 +132,6 @@ def _draw_study(ax: Axes, curves: Mapping[str, FinalRegretCurve]) -> None:
 
 
 def describe_ranges(curves: Mapping[str, FinalRegretCurve]) -> str:
-    """The regret of each policy at the first and the last value."""
     parts = [
         f"{label} {curve.means[0]:,.0f} to {curve.means[-1]:,.0f}"
         for label, curve in curves.items()
@@ -175,7 +174,6 @@ class CurveFamily(NamedTuple):
         return float(np.max(np.diff(np.log(means)) / -np.diff(np.log(self.values))))
 
     def describe(self, results: Results) -> str:
-        """The range of the regret, and its steepest growth."""
         reached, grown = [], []
         for name in self.names:
             means, _ = self.curve(results, name)

@@ -28,8 +28,6 @@ _DISPLAY_MODULES = ("harness/gallery", "harness/gallery_pages")
 
 
 class GalleryStep(NamedTuple):
-    """The outcome for one figure."""
-
     name: str
     outcome: str  # "made", "kept" or "failed"
     seconds: float
@@ -90,7 +88,9 @@ def make_gallery(
             continue
         began = time.monotonic()
         key, earlier, problem = _key(entry, entries, scale, device), made.get(entry.name), ""
-        if earlier is not None and earlier.key == key and _has_pictures(earlier, folder):
+        pictures = () if earlier is None else earlier.pictures
+        has_pictures = all((folder / picture).is_file() for picture in pictures)
+        if earlier is not None and earlier.key == key and has_pictures:
             outcome = "kept"
         else:
             try:
@@ -130,10 +130,6 @@ def _make(
         pictures,
         reproduction.findings.sections,
     )
-
-
-def _has_pictures(made: GalleryFigure, folder: Path) -> bool:
-    return all((folder / picture).is_file() for picture in made.pictures)
 
 
 def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str, device: Device) -> str:
@@ -176,7 +172,6 @@ def read_gallery(folder: str | os.PathLike[str]) -> list[GalleryFigure]:
 
 
 def write_index(shown: Sequence[GalleryFigure], folder: Path) -> None:
-    """Write the page and its record."""
     rows = json.dumps([each._asdict() for each in shown], indent=1, ensure_ascii=False)
     with atomically(folder / RECORD) as temporary:
         temporary.write_text(rows + "\n", encoding="utf-8")

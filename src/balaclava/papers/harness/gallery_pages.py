@@ -58,7 +58,6 @@ def write_markdown(figures: Sequence[GalleryFigure], source: Path, html_page: Pa
 
 
 def _pictures(folder: Path) -> set[str]:
-    """The pictures that an earlier call wrote."""
     try:
         names = json.loads((folder / PICTURES).read_text(encoding="utf-8"))
         return {name for name in names if Path(name).name == name}  # none outside the folder

@@ -53,7 +53,6 @@ class WorstPoint(NamedTuple):
 
     @property
     def learned(self) -> bool:
-        """Whether the regret is well below that of even play."""
         return self.mean < LEARNED_SHARE * self.ceiling
 
 
@@ -95,7 +94,6 @@ class WorstRegrets(NamedTuple):
         return fit_slope(used) if len(used) >= FEWEST_FIT_POINTS else None
 
     def columns(self) -> dict[str, list[Any]]:
-        """Every final regret with its setting, as columns of a table."""
         rows: list[dict[str, Any]] = []
         for setting, worlds in zip(self.settings, self.results, strict=True):
             for results in worlds:
@@ -155,8 +153,6 @@ def measure_settings(
 
 
 class PanelAxis(NamedTuple):
-    """A panel: its title, and the varied quantity."""
-
     title: str
     name: str
     falling: bool = False  # large values on the left
@@ -164,7 +160,6 @@ class PanelAxis(NamedTuple):
 
 
 def draw_slopes(regrets: WorstRegrets, axes: Mapping[str, PanelAxis], title: str) -> Figure:
-    """Regret against the varied quantity, both axes logarithmic, in one row or two."""
     columns = 3 if len(axes) == 3 else 2
     rows = -(-len(axes) // columns)
     figure = new_picture(title, 3 + 5 * columns, 1.2 + 4.4 * rows)

@@ -22,8 +22,6 @@ INSTANCE_2 = tuple(round(0.3 + 0.004 * i, 3) for i in range(101))
 
 
 class WangSetting(NamedTuple):
-    """One panel: the instance, and the budget of a policy."""
-
     instance: int
     epsilon: float
     delta: float = 0.0

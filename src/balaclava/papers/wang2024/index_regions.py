@@ -55,7 +55,6 @@ class IndexPair(NamedTuple):
 
     @property
     def region(self) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest and the highest F' that the lemma allows."""
         return allowed_range(self.cdf, self.sf, self.epsilon, self.delta)
 
     @property
@@ -70,7 +69,6 @@ class IndexPair(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether F' lies in the region everywhere."""
         return self.needed_delta <= self.delta
 
     @property
