@@ -1,4 +1,4 @@
-// What a good programmer writes in CUDA for one policy, nine Bernoulli arms and one thread a game.
+// Hand-written CUDA loops: one policy each, nine Bernoulli arms, one thread a game.
 //     nvcc -O3 -arch=native -o hand_loops hand_loops.cu && ./hand_loops GAMES ROUNDS
 // prints the policy, steps a second and the mean regret. gpu_by_hand.py compares them.
 

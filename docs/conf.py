@@ -24,8 +24,8 @@ exclude_patterns = ["extensions", "gallery"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
 myst_heading_anchors = 4
-nb_execution_mode = "off"  # the tests run notebooks, and compare what is kept in them
-nb_ipywidgets_js = {}  # these would be fetched
+nb_execution_mode = "off"  # the tests run notebooks and compare their stored output
+nb_ipywidgets_js = {}  # a reader would have to fetch it
 
 default_role = "code"  # `name` in a docstring
 autodoc_typehints = "signature"

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers set by themselves: made once, when the site is built."""
+"""Render formulas as MathML when the site is built; browsers display it natively."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name of a policy, wherever a page has it, leads to the policy's page."""
+"""Link each policy name in a text to the page of that policy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def link_names(app: Sphinx, doctree: nodes.document, here: str) -> None:
                 link(app, here, words, nodes.Text(words)) if odd else nodes.Text(words)
                 for odd, words in zip(cycle((0, 1)), known.split(text.astext()), strict=False)
                 if words
-            ]  # a split by a group has what was matched at odd places
+            ]  # a split by a group has the matches at odd places
             text.parent.replace(text, parts)
 
 

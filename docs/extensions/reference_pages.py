@@ -1,6 +1,6 @@
 """Write the pages of policies, environments and project files before Sphinx reads them.
 
-They go into docs/reference and docs/project, which git ignores.
+They are written to docs/reference and docs/project, which git ignores.
 """
 
 from __future__ import annotations
