@@ -89,8 +89,8 @@ def to_steps(value: float, sensitivity: float) -> tuple[int, int, Fraction]:
 def vector_to_steps(value: Any, sensitivity: float, norm: float) -> tuple[list[int], int, Fraction]:
     """As `to_steps`, for an array whose sensitivity is in the L1 or L2 norm (`norm` 1 or 2).
 
-    Each element is rounded by at most half a step, so that the distance of two arrays of d elements
-    grows by at most d steps in the L1 norm and by sqrt(d) in the L2 norm.
+    Each element is rounded by at most half a step. So the distance of two arrays of d elements
+    grows by at most d steps in the L1 norm, and by sqrt(d) steps in the L2 norm.
     """
     elements = [to_steps(element, sensitivity) for element in value]
     if not elements:

@@ -9,7 +9,7 @@ and S is the total of their releases. For every fixed x in (0, 1/b)
 is a supermartingale that starts at 1, and so is a mixture over x with weights that add up to at
 most 1. By Ville's inequality it ever reaches 1/beta with probability at most beta. It decreases in
 mu, so it is below 1/beta exactly for mu above a lower limit; 1 - X in place of X gives the upper
-limit. The interval between them holds at all times at once, except with probability 2 beta. It
+limit. The interval between them holds at all times together, except with probability 2 beta. It
 allows adaptive choice of arms, batch sizes chosen from past releases, and every stopping time.
 Intervals of several arms hold together if their betas add up.
 

@@ -1,1 +1,1 @@
-"""Games: play neighbouring reward streams many times and tell them apart by statistics."""
+"""Games: play neighbouring reward streams many times and distinguish them by statistics."""

@@ -1,4 +1,4 @@
-"""Attacks: a neighbouring pair of reward streams, and an event that tells them apart."""
+"""Attacks: a neighbouring pair of reward streams, and an event that distinguishes them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Compiled games: many runs of a scenario, summarised by counts.
 
-A game is summarised by the pulls of each arm up to some rounds (the probes), and by the rounds in
-which its decisions equal those of a reference. An event such as "by round 40 arm 1 was pulled at
-most 3 times" then distinguishes two reward streams. Games are counted, not stored, so memory does
-not grow with their number.
+Counted are the pulls of each arm up to some rounds (the probes), and the decisions that equal those
+of a reference. An event such as "by round 40 arm 1 was pulled at most 3 times" then distinguishes
+two reward streams. Games are not stored, so memory does not grow with their number.
 """
 
 from __future__ import annotations

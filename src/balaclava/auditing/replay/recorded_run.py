@@ -28,10 +28,10 @@ DIFFERENT_DISPLAY = (
     "after round {} an agent displays another propensity, estimate or release although every "
     "mechanism answered alike"
 )
-# The display, which is slow, is compared after the first releases, and then every so many rounds.
+# The display, which is slow, is compared after the first 8 releases, and then every 64 rounds.
 _DISPLAYED_RELEASES, _DISPLAY_INTERVAL = 8, 64
-# The state's fingerprint is kept after the first releases, and then after one in so many. With
-# fewer, a replay notices later that it has returned to the recorded state.
+# The state's fingerprint is kept after the first 16 releases, and then after every 16th. With fewer,
+# a replay notices later that it has returned to the recorded state.
 _FINGERPRINTED_RELEASES = 16
 
 Observation = tuple[int, int] | bytes  # a decision, or what an agent displays beside it

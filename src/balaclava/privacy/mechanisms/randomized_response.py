@@ -7,8 +7,8 @@ Proof.
     x in [0, 1], so between any two rewards their ratio is at most e^epsilon: epsilon-local
     privacy. The released form rounds x to a grid, flips a coin of that probability, and sends
     the coin through randomized response on one bit. Given the coin the ratio is at most
-    e^epsilon (OpenDP's privacy map confirms it for the probability in use), and mixing over the
-    coin keeps it. The device rounds x before the mechanism, which costs no privacy.
+    e^epsilon: OpenDP's privacy map confirms it for the probability in use. Averaging over the coin
+    keeps it. The device rounds x before the mechanism, which costs no privacy.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ Proof.
     an input that moves by at most m steps. The same argument leaves the m outermost points, of
     mass a^(A-m+1) (1 - a^m) / (1 + a - 2 a^(A+1)). It is at most delta exactly when
     a^(A+1) <= delta (1 + a) / (E + 2 delta): `reach_in_steps` is the smallest such A that is at
-    least m, enlarged by a trillionth for the rounding of its own formula. (The mass decreases in
-    A, so enlarging is safe.) Sampling is by rejection: k uniform, kept with probability
+    least m, enlarged by a trillionth for float rounding. (The mass decreases in A, so enlarging is
+    safe.) Sampling is by rejection: k uniform, kept with probability
     exp(-epsilon |k| / m), both exact.
 """
 
