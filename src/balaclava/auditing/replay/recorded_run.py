@@ -30,7 +30,7 @@ DIFFERENT_DISPLAY = (
 )
 # The display, which is slow, is compared after the first 8 releases, and then every 64 rounds.
 _DISPLAYED_RELEASES, _DISPLAY_INTERVAL = 8, 64
-# The state's fingerprint is kept after the first 16 releases, and then after every 16th. With fewer,
+# The state's fingerprint is kept after the first 16 releases, then after every 16th. With fewer,
 # a replay notices later that it has returned to the recorded state.
 _FINGERPRINTED_RELEASES = 16
 
