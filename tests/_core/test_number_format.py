@@ -14,7 +14,7 @@ import pytest
 import balaclava as bl
 from balaclava._core.number_format import rounded_down, rounded_up, significant
 from balaclava.auditing.audit_report import AuditReport
-from balaclava.auditing.games.pair_test import PairTest
+from balaclava.auditing.games.pair_tests import PairTest
 from balaclava.auditing.games.statistical_audit import StatisticalAudit
 from balaclava.auditing.replay.composed_loss import ComposedLoss
 from balaclava.privacy.composition import AnyMechanism, Bound, Composition

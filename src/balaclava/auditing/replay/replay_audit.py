@@ -21,7 +21,7 @@ import numpy as np
 
 from balaclava._core.number_format import rounded_up
 from balaclava.auditing.games.compiled_games import warm_up
-from balaclava.auditing.games.pair_test import test_pair
+from balaclava.auditing.games.pair_tests import test_pair
 from balaclava.auditing.rare_answers import RareAnswers, code_numbers
 from balaclava.auditing.replay.answer_dependence import depends_on_chance, reading_rounds
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
