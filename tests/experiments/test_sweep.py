@@ -731,7 +731,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = invoke("simulate", path, "--out", out)
     assert answer.exit_code == 130
     assert "after 68 of 72 repetitions; they are kept in" in answer.stderr
-    assert "(17 of 18 cells); run the same command again to go on" in answer.stderr
+    assert "(17 of 18 cells); run the same command again to continue" in answer.stderr
 
 
 # Clusters

@@ -237,7 +237,7 @@ def test_pairs_that_do_not_fit_are_refused() -> None:
     people = bl.environment("labelled", features=[[0.1], [0.7], [0.2]], labels=["a", "b", "c"])
     kinds: dict[str, Any] = {"horizon": 10, "repetitions": 1, "seed": 1}
     for policy, place, words in (
-        (make("linucb", features=3), world, "has 2 an arm"),
+        (make("linucb", features=3), world, "has 2 per arm"),
         (make("linucb"), people, "set disjoint=True"),
         (
             make("linucb"),

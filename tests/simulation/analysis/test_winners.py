@@ -99,7 +99,7 @@ def test_bad_input():
         RESULTS.winners(1.0)
     with pytest.raises(ParameterError, match="winners"):
         play(winners="yes")
-    with pytest.raises(DeviceError, match="CPU alone"):
+    with pytest.raises(DeviceError, match="CPU only"):
         chosen_device("cuda", PROMPT, winners=True)
 
 
