@@ -88,12 +88,8 @@ def learn(
 ) -> None:
     state.sums[arm] += reward
     state.wait[arm] -= 1
-    if state.wait[arm] == 0:
-        refresh(params, state, t, arm, rng)
-
-
-@kernel(borrows=True)
-def refresh(params: Params, state: State, t: int, arm: int, rng: Any) -> None:
+    if state.wait[arm] != 0:
+        return
     if state.pulls[arm] == 0:
         state.unknown[0] -= 1
     state.wait[arm] = params.interval

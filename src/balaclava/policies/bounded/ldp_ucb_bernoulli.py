@@ -22,12 +22,6 @@ def learn(
 
 
 @kernel(borrows=True)
-def chance_of_one(params: Any, mean: float) -> float:
-    """The mean of the reports, given the mean of the rewards."""
-    return 0.5 + (mean - 0.5) * math.tanh(0.5 * params.epsilon)
-
-
-@kernel(borrows=True)
 def mean_behind(params: Any, chance: float) -> float:
     """The mean of the rewards, given the mean of their reports."""
     return 0.5 + (chance - 0.5) / math.tanh(0.5 * params.epsilon)
@@ -43,7 +37,8 @@ def limits(
     params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
     """The interval for the mean of the reports, mapped back to rewards."""
-    low, high = mean_interval(chance_of_one(params, mean), rewards, 0, 0.0, failure)
+    chance = 0.5 + (mean - 0.5) * math.tanh(0.5 * params.epsilon)  # the mean of the reports
+    low, high = mean_interval(chance, rewards, 0, 0.0, failure)
     low, high = mean_behind(params, low), mean_behind(params, high)
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 

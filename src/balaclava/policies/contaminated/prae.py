@@ -270,7 +270,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         1 - failure_probability * (arms * batches). None if the environment violates the policy's
         assumptions, or if radius_scale or threshold is below the proved values.
         """
-        if not self._is_proved_for(environment):
+        if not (self._is_proved and moments_hold(self, environment, rounding=1e-9)):
             return None
         gaps, wasted = environment.gaps, self._rounds_below_the_threshold(horizon)
         cost = gaps.mean() if self.constants().first_phase <= EACH_ROUND else gaps.max()
@@ -311,6 +311,3 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
         """Whether the constants are at least those of the proof."""
         known = self.threshold is None or self.threshold >= self.needed_threshold
         return self.radius_scale >= 1.0 and known
-
-    def _is_proved_for(self, environment: Any) -> bool:
-        return self._is_proved and moments_hold(self, environment, rounding=1e-9)

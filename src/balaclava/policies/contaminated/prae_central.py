@@ -121,14 +121,6 @@ def any_located(state: State, only: int) -> bool:
 
 
 @kernel(borrows=True)
-def count_in_bin(params: Params, state: State, arm: int, row: int, reward: float) -> None:
-    """Count a reward in its bin; ignore it if it is beyond the histogram."""
-    place = (reward - params.low) / params.width
-    if 0.0 <= place < params.bins:
-        state.counts[arm, row, int(place)] += 1
-
-
-@kernel(borrows=True)
 def locate(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     """Release the fullest bin of an arm, and empty its histogram."""
     fullest = private_argmax_histogram(rng, state.counts[arm, row], params.epsilon)
@@ -169,7 +161,9 @@ def learn(
         return
     row = epoch_row(epochs, phase)
     if state.is_first_fold[row]:
-        count_in_bin(params, state, arm, row, reward)
+        place = (reward - params.low) / params.width
+        if 0.0 <= place < params.bins:  # rewards beyond the histogram are not counted
+            state.counts[arm, row, int(place)] += 1
         learn_value(params, state, epochs, arm, 0.0, phase, rng)
     elif state.has_centre[arm, row]:
         offset = reward - state.centre[arm, row]

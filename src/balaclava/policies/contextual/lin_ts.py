@@ -60,15 +60,6 @@ def begin(params: Params) -> Posterior:
 
 
 @kernel(borrows=True)
-def draw_widths(params: Params, t: int) -> float:
-    """v: R, or R sqrt(9 d log(t/delta')) as in the proof."""
-    v = params.radius_scale * params.spread
-    if params.proved:
-        v *= math.sqrt(9.0 * params.features * math.log(t / params.failure_probability))
-    return v
-
-
-@kernel(borrows=True)
 def draw_coefficients(state: Any, v: float, rng: Any) -> None:
     """theta~ of each block: L'^-1 (L^-1 b + v z), z standard normal."""
     for block in range(state.white.shape[0]):
@@ -94,7 +85,10 @@ def best_arm(theta: np.ndarray, context: np.ndarray, arms: int) -> int:
 def choose(
     params: Params, state: Posterior, t: int, context: np.ndarray, rng: Any
 ) -> tuple[int, int]:
-    draw_coefficients(state, draw_widths(params, t), rng)
+    v = params.radius_scale * params.spread
+    if params.proved:
+        v *= math.sqrt(9.0 * params.features * math.log(t / params.failure_probability))
+    draw_coefficients(state, v, rng)
     arm = best_arm(state.drawn, context, params.arms)
     copy_features(
         params, context[context_row(context, arm)], state.pending.notes[new_note(state.pending)]
