@@ -34,8 +34,8 @@ EVEN_SHARE = 4.0
 class LossPolicy(Policy):
     """A policy without privacy that learns from losses of any size, negative ones too.
 
-    Its rates are made for losses in [0, 1] plus noise of scale `loss_noise`: the input that the
-    conversion into a private policy gives it.
+    Its rates are for losses in [0, 1] plus noise of scale `loss_noise`, as the conversion into a
+    private policy supplies them.
     """
 
     rewards: ClassVar[RewardKind] = "loss"

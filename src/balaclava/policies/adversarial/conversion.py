@@ -371,13 +371,13 @@ class Privatised(ConvertedPolicy):
             object.__setattr__(self, "base", POLICIES.from_mapping(self._label("base"), base))
         super().__post_init__()
         if self.arms != self.base.arms:
-            raise self.refuse("arms", f"differs from the base, which has {self.base.arms} arms")
+            raise self.refuse("arms", f"differs from the base; give its number, {self.base.arms}")
         if self.base.rewards != "loss":
             raise self._refuse_base("learns from rewards; give one that learns from losses")
         if any(math.isfinite(end) for end in self.base.accepts):
-            raise self._refuse_base("takes only losses in a range; noise makes them of any size")
+            raise self._refuse_base("takes only losses in a range; give one for losses of any size")
         if self.base.practice_context is not None:
-            raise self._refuse_base("decides by a context, which changes within a batch")
+            raise self._refuse_base("decides by a context, which changes in a batch; give another")
         self.require_one_batch(self.horizon)
 
     def _refuse_base(self, why: str) -> ParameterError:

@@ -35,7 +35,7 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """Estimated losses, which are minus log weights over eta, and the arms' chances."""
+    """Estimated losses, which are -log(weight) / eta, and the arms' chances."""
 
     losses: np.ndarray
     chances: np.ndarray

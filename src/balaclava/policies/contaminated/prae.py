@@ -81,8 +81,8 @@ class PraeState(NamedTuple):
     step: np.ndarray  # [row]: of the grid on which a sum of its rewards is exact
     below_threshold: np.ndarray  # [row]: whether the batch is below the threshold
     size: np.ndarray  # one element: B of the newest batch
-    unused_left: np.ndarray  # one element: decisions left whose rewards are not used,
-    unused_arm: np.ndarray  # one element: and their arm
+    unused_left: np.ndarray  # one element: decisions left whose rewards are not used
+    unused_arm: np.ndarray  # one element: the arm of these decisions
     means: np.ndarray  # [arm]: the last released estimate; inf: none yet
 
     def faults(self, decisions: int) -> Iterator[str]:

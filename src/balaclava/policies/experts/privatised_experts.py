@@ -68,7 +68,7 @@ class PrivatisedExperts(ExpertsAsArms):
             object.__setattr__(self, "base", POLICIES.from_mapping(self._label("base"), self.base))
         super().__post_init__()
         if self.base.arms != self.experts:
-            raise self.refuse("experts", f"differs from the base, which has {self.base.arms} arms")
+            raise self.refuse("experts", f"differs from the base; give {self.base.arms}, its arms")
         self._try_inner()
 
     @functools.cached_property

@@ -80,9 +80,9 @@ class State(NamedTuple):
     next_size: np.ndarray  # of a batch that does not start a stage
     newest_stage: np.ndarray  # of the newest batch
     top_stage: np.ndarray  # the highest with a mean, or -1
-    has_histogram: np.ndarray  # whether one stood out of the noise,
-    shares: np.ndarray  # the last one that did,
-    origins: np.ndarray  # and its centre
+    has_histogram: np.ndarray  # whether a histogram exceeded its noise
+    shares: np.ndarray  # the last histogram that did
+    origins: np.ndarray  # the centre of that histogram
     # By arm and stage
     means: np.ndarray
     variances: np.ndarray  # of the mean of rewards
@@ -404,8 +404,8 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     first makes its mean three times as precise, then moves to the next stage. Without a rival the
     leader plays at the stage of the nearest arm, so that the policy detects a lucky leader. Means
     of a stage are averaged by inverse variance. The first batches of an arm release a histogram
-    only, until a bin stands out of the noise. A batch that is then still open, because rewards are
-    late, ends with its next pull.
+    only, until a bin exceeds the noise. A batch that is then still open, because rewards are late,
+    ends with its next pull.
 
     Scaling all rewards by a power of two does not change the law of the decisions, up to the ends
     of the grid: above 2^64 a number counts as 2^64, below 2^-64 as 0.

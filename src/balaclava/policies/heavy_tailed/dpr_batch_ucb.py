@@ -291,16 +291,15 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
         + (\log(M/\beta) - \log(1 - 4 x^2/\varepsilon^2)) / x),
 
     of order u^(1/p) (log(1/beta) / (n epsilon))^(1-1/p), M the number of batches. If `mean_range`
-    D is given, u bounds the central moment, E|X - mu|^p. Each batch then truncates X - c, where c
-    is 0 at first and then the latest estimate, and u^(1/p) + (the error of c) replaces u^(1/p). No
-    pull is spent on finding c alone.
+    D is given, u bounds the central moment, E|X - mu|^p. Each batch then truncates X - z, where z
+    is 0 at first and then the latest estimate, and u^(1/p) + (the error of z) replaces u^(1/p).
 
-    radius_scale c < 1 assumes that tails are lighter than u allows. It multiplies R by c, and the
-    excess of B over u^(1/p) by sqrt(c): a smaller radius tolerates less noise, so B must fall, but
-    the bias grows as it falls. At a small c, noise would lock runs onto a wrong arm with B
-    unchanged, and bias with c B. Most locks come from an extreme first release, so the first batch
-    does not shrink with c: n is the least power of two at which R, with exp(-8) for beta/M, is at
-    most u^(1/p). An arm with its mean from rare rewards may still be lost.
+    A `radius_scale` c below 1 assumes tails lighter than u allows. It multiplies R by c, and the
+    excess of B over u^(1/p) by sqrt(c). A smaller radius tolerates less noise, so B must fall; as
+    it falls, the bias grows. At a small c, runs would lock onto a wrong arm by noise if B did not
+    change, and by bias if B fell to c B. Most locks follow an extreme first release, so the first
+    batch does not shrink with c: n is the least power of two at which R, with exp(-8) for beta/M,
+    is at most u^(1/p). An arm with its mean from rare rewards may still be lost.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
