@@ -141,7 +141,7 @@ def test_what_would_be_done_twice_is_not_sent_twice() -> None:
     call = calls.Call("POST", calls.path("keys"), calls.unchanged, {}, idempotent=False)
     waits, end = play([httpx.ConnectError("no"), CUT], call)
     assert len(waits) == 2  # nobody had heard the first
-    assert "check whether it was done" in str(end)
+    assert "check whether the service did it" in str(end)
     _, end = play([answer(503, BUSY)], call)
     assert isinstance(end, ServiceError)
 

@@ -53,23 +53,8 @@ def attempts(
     """Retry transient faults with exponential back-off and jitter.
 
     A connection error and the statuses 502, 503 and 504 are transient. A retry waits at least as
-    long as the service's Retry-After. Other faults raise at once.
-
-    Args:
-        call: The request.
-        patience: Seconds after which a transient fault raises.
-        clock: Seconds on a monotonic clock.
-        chance: A uniform draw from [0, 1).
-
-    Yields:
-        The seconds to wait, and the request to send then.
-
-    Returns:
-        The answer, as `call.read` returns it.
-
-    Raises:
-        ServiceUnavailableError: The fault lasted longer than `patience`.
-        ServiceError: The service refused the request.
+    long as the service's Retry-After. After `patience` seconds a transient fault raises
+    `ServiceUnavailableError`. Other faults raise at once. `chance` draws uniformly from [0, 1).
     """
     end = clock() + patience
     wait = 0.0

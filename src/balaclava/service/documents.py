@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import asdict
 from typing import Any
 
 from balaclava._core.number_format import rounded_down
@@ -33,21 +34,11 @@ def guarantee_document(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str, Any]:
-    """The definition, progress and guarantee of an experiment."""
     definition, counters = experiment.definition, experiment.counters
     created = datetime.datetime.fromtimestamp(experiment.created, datetime.UTC)
     return {
-        "name": definition.name,
-        "policy": definition.policy,
+        **asdict(definition),
         "parameters": experiment.policy.parameters | {"arms": len(definition.arms)},
-        "arms": definition.arms,
-        "reward_window": definition.reward_window,
-        "default_reward": definition.default_reward,
-        "settle": definition.settle,
-        "rewards_per_person": definition.rewards_per_person,
-        "population": definition.population,
-        "owner": definition.owner,
-        "purpose": definition.purpose,
         "state": experiment.state,
         "created": created.isoformat(timespec="seconds"),
         "decisions": sum(counters.decisions),
@@ -79,10 +70,7 @@ def results_document(
             "label": labels[arm],
             "decisions": count,
             "share": count / total if total else 0.0,
-            "rewards": None,
-            "mean": None,
-            "low": None,
-            "high": None,
+            **dict.fromkeys(("rewards", "mean", "low", "high")),
         }
         for arm, count in enumerate(counters.decisions)
     ]
@@ -92,10 +80,7 @@ def results_document(
         "decisions": total,
         "confidence": confidence,
         "arms": arms,
-        "winner": None,
-        "leader": None,
-        "remaining": None,
-        "note": None,
+        **dict.fromkeys(("winner", "leader", "remaining", "note")),
         "windows": windows_document(experiment),
     }
     reading = experiment.reading(confidence)

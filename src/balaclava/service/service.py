@@ -73,21 +73,11 @@ class Service:
         restored: bool = False,
         root_path: str = "",
     ) -> Service:
-        """Open a database with its ledger and its secret key.
+        """Open a database with its ledger and its secret key, and start the writer.
 
-        Args:
-            database: Path of an SQLite file, or URL of a PostgreSQL database.
-            ledger: Path or URL of the privacy ledger; by default beside the database.
-            secrets: Path of the secret key; by default beside the database.
-            restored: Whether to accept a database that is behind its ledger, charging
-                unfinished batches again.
-            root_path: Path prefix under which a proxy serves the application.
-
-        Returns:
-            The open service, with its writer running.
-
-        Raises:
-            StartError: The three do not belong together, or cannot be used.
+        The ledger (a path or URL) and the secret key (a path) are by default beside the database.
+        With `restored`, a database may be behind its ledger: unfinished batches are charged again.
+        Raises `StartError` if the three do not belong together, or cannot be used.
         """
         storage = Storage.open(database)
         file = storage.engine.url.database if storage.one_process else None
@@ -196,7 +186,6 @@ class Service:
     async def decide(
         self, name: str, count: int, request_id: str | None, person: str | None
     ) -> str:
-        """Make decisions; returns their JSON."""
         job = jobs.MakeDecisions(self.vault, name, count, request_id, person)
         return await self.await_job(job)
 
@@ -330,7 +319,6 @@ class Service:
         }
 
     def list_keys(self) -> list[dict[str, Any]]:
-        """All API keys, without the keys themselves."""
         wanted = select(keys.c.id, keys.c.role, keys.c.label, keys.c.created, keys.c.revoked)
         with self.storage.reading() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted.order_by("created"))]

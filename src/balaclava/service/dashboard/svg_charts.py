@@ -176,12 +176,10 @@ def means_chart(drawn: Mapping[str, Any]) -> dict[str, Any] | None:
     areas, lines, labels = [], [], []
     for arm, means, low, high in _by_arm(drawn):
         colour = str(arm["colour"])
-        for known in _runs(low, high):
-            cut = slice(known.start, known.stop)
-            areas.append((colour, _closed(x[cut], low[cut], high[cut], scale)))
-        for known in _runs(means):
-            cut = slice(known.start, known.stop)
-            lines.append((colour, "M" + _path(x[cut], means[cut], scale)))
+        for run in _runs(low, high):
+            areas.append((colour, _closed(x[run], low[run], high[run], scale)))
+        for run in _runs(means):
+            lines.append((colour, "M" + _path(x[run], means[run], scale)))
         last = next((mean for mean in reversed(means) if mean is not None), None)
         if last is not None:
             labels.append((_height(last, scale), colour, arm["label"]))
@@ -258,16 +256,15 @@ def spread(labels: Sequence[tuple[float, str, str]]) -> list[tuple[float, str, s
     return placed
 
 
-def _runs(*columns: Row) -> list[range]:
-    """Index ranges without a gap."""
-    runs: list[range] = []
+def _runs(*columns: Row) -> list[slice]:
+    """The longest slices without a gap."""
+    runs: list[slice] = []
     for i, values in enumerate(zip(*columns, strict=True)):
         if any(value is None for value in values):
             continue
-        if runs and runs[-1].stop == i:
-            runs[-1] = range(runs[-1].start, i + 1)
-        else:
-            runs.append(range(i, i + 1))
+        joins = bool(runs) and runs[-1].stop == i
+        start = runs.pop().start if joins else i
+        runs.append(slice(start, i + 1))
     return runs
 
 

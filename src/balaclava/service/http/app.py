@@ -37,14 +37,9 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(service: Service, *, keys: bool = True) -> FastAPI:
-    """Build the application on an open service.
+    """Build the ASGI application on an open service, which it closes when the server stops.
 
-    Args:
-        service: The open service. The application closes it when the server stops.
-        keys: Whether requests need an API key. Without keys, any local caller is an admin.
-
-    Returns:
-        The application, to be run by an ASGI server.
+    Without `keys`, requests need no API key: any local caller is an admin.
     """
 
     @asynccontextmanager

@@ -97,15 +97,7 @@ def uvicorn_config(app: Any, settings: ServerSettings, **more: Any) -> uvicorn.C
 
 
 def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) -> None:
-    """Serve until stopped.
-
-    Args:
-        settings: Options of the server.
-        greet: Called with the URL, and with the first admin key if one was created.
-
-    Raises:
-        StartError: The service cannot start.
-    """
+    """Serve until stopped; `greet` gets the URL, and the first admin key if it is new."""
     settings = settings.checked()
     with settings.listener() as listener:  # first: the port may be taken
         port = listener.getsockname()[1]

@@ -221,21 +221,17 @@ def _lock_file(database: str | None) -> int:
             "use WSL, or a PostgreSQL database"
         ) from None
     database = database_file(database)
-    path = Path(f"{os.path.realpath(database)}.lock")  # the same for every link to the file
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise StartError(f"cannot write {path}: {error.strerror}") from None
+    path = f"{os.path.realpath(database)}.lock"  # the same for every link to the file
+    descriptor = _open_private(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        create_private_file(database)  # it will contain rewards
     except OSError:
         os.close(descriptor)
         raise StartError(
             f"{database} is in use by another process, and two would release the same rewards "
             "twice; stop the other process, or use PostgreSQL"
         ) from None
-    try:
-        create_private_file(database)  # it will contain rewards
     except StartError:
         os.close(descriptor)
         raise
@@ -254,10 +250,14 @@ def create_private_file(database: str) -> None:
 
     SQLite gives its own files beside it the same mode.
     """
+    os.close(_open_private(database))
+
+
+def _open_private(path: str) -> int:
     try:
-        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise StartError(f"cannot write {database}: {error.strerror}") from None
+        raise StartError(f"cannot write {path}: {error.strerror}") from None
 
 
 def driver_message(error: DBAPIError | TimeoutError | sqlite3.Error) -> str:
