@@ -119,6 +119,7 @@ class Environment(Declared):
 
     @property
     def scene(self) -> Scene:
+        """The kernels that draw the contexts."""
         return FIXED_SCENE
 
     @property
@@ -157,6 +158,7 @@ class Environment(Declared):
 
     @property
     def arms(self) -> int:
+        """The number of arms."""
         return int(self.means.size)
 
     @property

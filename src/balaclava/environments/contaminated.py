@@ -29,8 +29,6 @@ POINT, GAUSSIAN, CAUCHY, POINTS = range(4)
 
 
 class World(NamedTuple):
-    """Constants of the kernel."""
-
     inner: Any
     fraction: float
     kind: int

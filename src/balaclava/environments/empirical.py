@@ -135,7 +135,6 @@ class Empirical(Environment):
 
     @property
     def arm_labels(self) -> tuple[Label, ...]:
-        """The log's names of arm 0, arm 1, ..."""
         return tuple(self._samples)
 
     @cached_property

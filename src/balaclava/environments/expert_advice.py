@@ -16,8 +16,6 @@ from balaclava.estimators.expert_weights import advice_fault, as_advice
 
 
 class World(NamedTuple):
-    """Constants of the kernels."""
-
     inner: Any
     advice: np.ndarray
 

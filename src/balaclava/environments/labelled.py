@@ -23,8 +23,6 @@ Scaling = Annotated[Literal["standard", "none"], Range(meaning="scaling of the f
 
 
 class World(NamedTuple):
-    """Constants of the kernels."""
-
     features: np.ndarray  # [person, feature]
     labels: np.ndarray  # [person]
     arms: int
@@ -127,7 +125,6 @@ class Labelled(ContextualEnvironment):
 
     @cached_property
     def arm_labels(self) -> tuple[Any, ...]:
-        """The labels of arm 0, arm 1, ..."""
         labels: Any = self.labels
         return tuple(np.unique(np.array(labels)).tolist())
 

@@ -29,8 +29,6 @@ _NORM_TOLERANCE = 1e-9  # of norms and means, far above rounding and far below w
 
 
 class World(NamedTuple):
-    """Constants of the kernels."""
-
     theta: np.ndarray  # [block, feature]: one block, or one per arm
     table: np.ndarray  # contexts[context, row, feature]; empty if contexts are drawn
     arms: int

@@ -16,8 +16,6 @@ Sigma = Annotated[float, Range(0, meaning="standard deviation of log X", open_lo
 
 
 class World(NamedTuple):
-    """Constants of the kernel."""
-
     locations: np.ndarray  # mean of log X, for each arm
     sigma: float
 

@@ -17,8 +17,6 @@ Shape = Annotated[float, Range(1, meaning="tail exponent; moments below it exist
 
 
 class World(NamedTuple):
-    """Constants of the kernel."""
-
     least: np.ndarray  # the smallest reward of each arm
     inverse_shape: float
 

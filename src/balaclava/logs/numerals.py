@@ -8,11 +8,10 @@ import numpy as np
 
 from balaclava.errors import ParameterError
 
-ROW_NUMBERING = "(the first row after the header is 1)"
 _MISSING_WORDS = r"(?i)^(na|n/a|nan|null|none|missing|-|\.|#n/a)?$"
 _YES, _NO = r"(?i)^(true|yes)$", r"(?i)^(false|no)$"
 _CURRENCY = "[$€£]"
-_FILL_MISSING = "fill missing values, or drop such rows with --drop-missing"
+FILL_MISSING = "fill missing values, or drop such rows with --drop-missing"
 _WRITE_NUMBERS = "write numbers such as 1.5, and 1 for yes and 0 for no"
 
 
@@ -44,11 +43,6 @@ def dtype_of(column: Any) -> Any:
     return np.dtype(name) if name in np.sctypeDict else column.type.to_pandas_dtype()
 
 
-def first_row(wrong: Any) -> int:
-    """The number of the first row in a mask, from 1."""
-    return int(np.argmax(to_array(wrong))) + 1
-
-
 def missing(column: Any, *, words: bool = True) -> np.ndarray:
     """A mask of missing cells: empty, NaN or null, or with `words` NA and similar."""
     import pyarrow as pa
@@ -76,27 +70,32 @@ def read_numbers(
         usual = None if decimal == "," or column.null_count else _plain(column)
         if usual is not None and np.isfinite(usual).all():
             return usual, notation
-        _refuse(where, missing(column), "is empty", _FILL_MISSING)
+        refuse_rows(where, missing(column), "is empty", FILL_MISSING)
         column = pc.utf8_trim_whitespace(column)
         numbers = None if decimal == "," else _plain(column)
         if numbers is None:
             numbers, notation = _translated(where, column, commas_between_cells, decimal)
     else:
         numbers = _cast(where, column)
-    _refuse(where, ~np.isfinite(numbers), "is not finite", "remove or replace it")
+    refuse_rows(where, ~np.isfinite(numbers), "is not finite", "remove or replace it")
     return numbers, notation
 
 
-def _refuse(where: str, wrong: Any, what: str, advice: str) -> None:
-    if to_array(wrong).any():
-        raise ParameterError(f"{where} {what} in row {first_row(wrong)} {ROW_NUMBERING}; {advice}")
+def refuse_rows(where: str, wrong: Any, what: str, advice: str) -> None:
+    """Refuse a column if the mask `wrong` has a row; the error names the first."""
+    mask = to_array(wrong)
+    if mask.any():
+        row = int(np.argmax(mask)) + 1
+        raise ParameterError(
+            f"{where} {what} in row {row} (the first row after the header is 1); {advice}"
+        )
 
 
 def _cast(where: str, column: Any) -> np.ndarray:
     """Convert a typed column, as in a Parquet file."""
     import pyarrow as pa
 
-    _refuse(where, column.is_null(), "is empty", _FILL_MISSING)
+    refuse_rows(where, column.is_null(), "is empty", FILL_MISSING)
     try:
         return to_array(column.cast(pa.float64(), safe=False))
     except pa.ArrowException:
@@ -129,14 +128,14 @@ def _translated(
 
     yes, no = there(_YES), there(_NO)
     if pc.any(pc.or_(yes, no)).as_py():
-        _refuse(where, pc.invert(pc.or_(yes, no)), "is neither yes nor no", _WRITE_NUMBERS)
+        refuse_rows(where, pc.invert(pc.or_(yes, no)), "is neither yes nor no", _WRITE_NUMBERS)
         return to_array(yes).astype(np.float64), ["yes and true as 1, no and false as 0"]
     if pc.any(there(_CURRENCY)).as_py():
         text = pc.replace_substring_regex(text, rf"^(-?)\s*{_CURRENCY}\s*|\s*{_CURRENCY}$", r"\1")
         notation.append("amounts with a currency sign")
     percent = there(r"%$")
     if pc.any(percent).as_py():
-        _refuse(where, pc.invert(percent), "has no percent sign, unlike others,", _WRITE_NUMBERS)
+        refuse_rows(where, pc.invert(percent), "lacks the percent sign of others", _WRITE_NUMBERS)
         text = pc.replace_substring_regex(text, r"\s*%$", "")
         notation.append("percentages as shares of 1")
     mark = decimal or _decimal_mark(where, text, commas_between_cells)
@@ -148,7 +147,7 @@ def _translated(
     whole = rf"([0-9]+|[1-9][0-9]{{0,2}}([{between}][0-9]{{3}})+)"
     number = rf"(?i)^[+-]?({whole}[{mark}]?[0-9]*|[{mark}][0-9]+)(e[+-]?[0-9]+)?$|^[+-]?inf$"
     wrong = pc.invert(pc.match_substring_regex(text, number))
-    _refuse(where, wrong, "is not a number", _WRITE_NUMBERS)
+    refuse_rows(where, wrong, "is not a number", _WRITE_NUMBERS)
     text = pc.replace_substring(pc.replace_substring(text, between, ""), mark, ".")
     numbers = _plain(text)
     if numbers is None:  # a plus in front

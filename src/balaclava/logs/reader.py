@@ -17,9 +17,10 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import Columns, ReadOptions, read_columns
-from balaclava.logs.numerals import ROW_NUMBERING, first_row, missing, read_numbers, to_array
+from balaclava.logs.numerals import missing, read_numbers, refuse_rows, to_array
 
 Label = int | str
+_LABEL_ROWS = "give every row a label"
 
 
 @dataclass(frozen=True)
@@ -123,20 +124,13 @@ def as_labels(where: str, column: Any) -> tuple[Any, np.ndarray]:
         rows = column.cast(pa.string()).dictionary_encode()
     except pa.ArrowException:
         raise ParameterError(f"{where} holds {column.type}; give whole numbers or text") from None
-    _refuse_empty(where, rows.is_null())
+    refuse_rows(where, rows.is_null(), "is empty", _LABEL_ROWS)
     # Each label is trimmed once, not once per row.
     labels = pc.utf8_trim_whitespace(rows.dictionary).dictionary_encode()
     codes = to_array(labels.indices)[to_array(rows.indices)]
     empty = to_array(pc.utf8_length(labels.dictionary)) == 0
-    _refuse_empty(where, empty[codes])
+    refuse_rows(where, empty[codes], "is empty", _LABEL_ROWS)
     return labels.dictionary, codes
-
-
-def _refuse_empty(where: str, empty: Any) -> None:
-    if to_array(empty).any():
-        raise ParameterError(
-            f"{where} is empty in row {first_row(empty)} {ROW_NUMBERING}; give every row a label"
-        )
 
 
 def _split(

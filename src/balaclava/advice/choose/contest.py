@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava.advice.choose.plausible_problems import plausible_problems
+from balaclava.advice.choose.scale_search import progress_after
 from balaclava.errors import MomentWarning
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
@@ -23,7 +24,7 @@ RELEVANT_SHARE = 0.9  # of the regret of playing at random, below which a policy
 _CONTEST_ROUNDS = 12_000_000  # simulated rounds of all candidates together: seconds
 _PROBE_ROUNDS = 2_000_000  # simulated rounds of a probe of a longer horizon or larger epsilon
 _CONTEST_REPETITIONS = (3, 200)  # fewest for a standard error, most that sharpen the ranking
-_CONTEST_FINALISTS = 2  # candidates played again on fresh runs
+_CONTEST_FINALISTS = 2  # candidates played again on new runs
 _MAX_PROBED_EPSILON = 20.0  # beyond it a guarantee means little
 
 
@@ -68,7 +69,7 @@ class ContestRunner:
     played: int = 0
 
     def run(self, candidates: Mapping[str, Policy], horizon: int) -> Contest:
-        """Play all candidates, and the best two again on fresh runs."""
+        """Play all candidates, and the best two again on new runs."""
         rounds = min(horizon, MAX_SIMULATED_ROUNDS)
         ranking = self.measure(candidates, rounds, self.seed, _CONTEST_ROUNDS)
         finalists = {each.label: each.policy for each in ranking[:_CONTEST_FINALISTS]}
@@ -99,7 +100,7 @@ class ContestRunner:
                     checkpoints=1,
                     delay=self.delay,
                     patience=self.patience,
-                    progress=self._report_from(self.played),
+                    progress=progress_after(self.played, self.progress),
                 )
             self.played += rounds * repetitions * len(results.labels)
             if losses:
@@ -110,13 +111,6 @@ class ContestRunner:
                 values.append(results.final_regret(label) / unit)
         ranking = [_regret_share(label, candidates[label], each) for label, each in shares.items()]
         return sorted(ranking, key=lambda entry: entry.share)
-
-    def _report_from(self, before: int) -> Progress:
-        def report(rounds: int, total: int) -> None:
-            if self.progress is not None:
-                self.progress(before + rounds, before + total)
-
-        return report
 
     def explain_failure(
         self, contest: Contest, make: Callable[..., Policy], epsilon: float, horizon: int

@@ -67,6 +67,7 @@ class Expectation(NamedTuple):
 
     @property
     def hardly_better(self) -> bool:
+        """Whether the policy is hardly better than playing at random."""
         return self.regret > _HARDLY_BETTER_SHARE * self.random_regret
 
     @property
@@ -101,6 +102,7 @@ class Recommendation:
 
     @property
     def guarantee(self) -> Guarantee:
+        """The guarantee of the policy."""
         return self.policy.guarantee
 
     @property
@@ -344,7 +346,6 @@ def policy_taking(name: str, parameters: dict[str, Any]) -> Policy:
 
 
 def changed_parameters(policy: Policy) -> dict[str, Any]:
-    """The parameters that differ from their defaults."""
     defaults = {field.name: field.default for field in fields(policy)}
     return {
         name: policy.parameters[name] if name == "arms" else getattr(policy, name)

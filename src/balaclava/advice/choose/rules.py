@@ -80,7 +80,6 @@ RECOMMENDATION_RULES = (
 
 
 def find_rule(rewards: str, trust: str, scope: str) -> RecommendationRule:
-    """The rule that applies."""
     rules = [rule for rule in RECOMMENDATION_RULES if rule.trust == trust]
     for wanted in (scope, None, "trajectory"):
         for rule in rules:

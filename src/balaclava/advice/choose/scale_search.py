@@ -38,12 +38,18 @@ def with_scale(policy: Policy, parameter: str, scale: float) -> Policy:
 
 
 def require_same_guarantee(policy: Policy, other: Policy, parameter: str) -> None:
-    """Refuse a parameter that changes the guarantee."""
     if other.guarantee != policy.guarantee:
         raise ParameterError(
             f"{policy.name}: {parameter} changes the guarantee from {policy.guarantee} to "
             f"{other.guarantee}; choose privacy yourself, and calibrate a scale"
         )
+
+
+def progress_after(before: int, progress: Progress | None) -> Progress | None:
+    """The progress of a simulation that begins after `before` rounds of others."""
+    if progress is None:
+        return None
+    return lambda rounds, total: progress(before + rounds, before + total)
 
 
 def regret_cost(final: np.ndarray) -> float:
@@ -108,12 +114,6 @@ class ScaleSearch:
         self, policies: dict[str, Policy], worlds: list[Environment], repetitions: int, seed: int
     ) -> list[dict[str, np.ndarray]]:
         """The final regret of each run, by world and policy."""
-        before = self.played
-
-        def report(rounds: int, total: int) -> None:
-            if self.progress is not None:
-                self.progress(before + rounds, before + total)
-
         played = simulate_all(
             [Simulation(policies, world, self.horizon, repetitions) for world in worlds],
             seed=seed,
@@ -121,7 +121,7 @@ class ScaleSearch:
             workers=self.workers,
             feedback=self.feedback,
             device=self.device,
-            progress=report,
+            progress=progress_after(self.played, self.progress),
             warn=False,  # `calibrate` has warned once
         )
         self.played += self.horizon * repetitions * len(policies) * len(worlds)

@@ -182,7 +182,6 @@ def clustered_root(offsets: np.ndarray, participants: np.ndarray | None) -> floa
 
 
 def _mean_error(values: np.ndarray, participants: np.ndarray | None) -> float:
-    """Standard error of a mean over all rows."""
     return clustered_root(values - values.mean(), participants) / values.size
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
-from balaclava.logs.numerals import ROW_NUMBERING, first_row, to_array
+from balaclava.logs.numerals import FILL_MISSING, refuse_rows, to_array
 
 DRIFT_PERIODS = 4  # with equally many rows; the sentences say "quarter"
 _MIN_ROWS_PER_PERIOD = 10  # of an arm; below it the normal approximation of its mean is poor
@@ -35,11 +35,7 @@ def read_times(where: str, column: Any) -> np.ndarray:
                 times = times.cast(kind, safe=False)
         except pa.ArrowException:
             continue
-        if times.null_count:
-            raise ParameterError(
-                f"{where} is empty in row {first_row(times.is_null())} {ROW_NUMBERING}; fill it, "
-                "or drop such rows with --drop-missing"
-            )
+        refuse_rows(where, times.is_null(), "is empty", FILL_MISSING)
         return to_array(times).astype(np.float64)
     raise ParameterError(f"{where} is not a time; write 2026-01-31, 2026-01-31T12:00 or numbers")
 

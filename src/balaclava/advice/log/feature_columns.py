@@ -49,7 +49,6 @@ class FeatureScaling(NamedTuple):
         return np.hstack([np.ones((len(table), 1)), scaled]) / np.sqrt(2.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """The scaling as plain values."""
         pairs = zip(self.names, self.centres.tolist(), self.spreads.tolist(), strict=True)
         features = {name: {"centre": centre, "spread": spread} for name, centre, spread in pairs}
         return {"features": features, "length": self.length}

@@ -73,7 +73,6 @@ class FeatureGain(NamedTuple):
         return sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """The estimates as plain values, for JSON."""
         off = self.off_policy
         return {
             "public": FEATURES_ARE_PUBLIC,

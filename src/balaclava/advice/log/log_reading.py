@@ -17,7 +17,7 @@ from balaclava.advice.log.feature_columns import read_features
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import PIPE, ReadOptions
-from balaclava.logs.numerals import ROW_NUMBERING, first_row, read_numbers
+from balaclava.logs.numerals import read_numbers, refuse_rows
 from balaclava.logs.reader import LoggedRewards, as_labels, read_log
 
 MAX_ABSOLUTE_REWARD = 1e100  # so that sums of squares do not overflow
@@ -69,7 +69,9 @@ def summarise_log(
     columns |= {f"{_FEATURE}{i}": column for i, column in enumerate(features, start=1)}
     rows = read_log(path, arm=arm, reward=reward, others=columns, read_options=options)
     source = "the pipe" if os.fspath(path) == PIPE else os.fspath(path)
-    _refuse_huge(f"{source}: column {reward!r}", rows.rewards)
+    huge, what = np.abs(rows.rewards) > MAX_ABSOLUTE_REWARD, f"is beyond {MAX_ABSOLUTE_REWARD:g}"
+    advice = "if it marks a missing value, remove or replace it"
+    refuse_rows(f"{source}: column {reward!r}", huge, what, advice)
     rows, kept, left_out = _with_enough_rows(source, arm, rows, min_rows)
     log = LogSummary(
         source,
@@ -102,15 +104,6 @@ def _require_public(
         raise ParameterError(
             f"clip-from = {os.fspath(clip_from)!r} is the log itself, whose rewards need "
             "protection; give a public file"
-        )
-
-
-def _refuse_huge(where: str, rewards: np.ndarray) -> None:
-    beyond = np.abs(rewards) > MAX_ABSOLUTE_REWARD
-    if beyond.any():
-        raise ParameterError(
-            f"{where} is beyond {MAX_ABSOLUTE_REWARD:g} in row {first_row(beyond)} "
-            f"{ROW_NUMBERING}; if it marks a missing value, remove or replace it"
         )
 
 
@@ -198,9 +191,6 @@ def _further_columns(
 def _read_propensities(where: str, cells: Any, read_as: dict[str, Any]) -> np.ndarray:
     propensities, _ = read_numbers(where, cells, **read_as)
     wrong = (propensities <= 0) | (propensities > 1)
-    if wrong.any():
-        raise ParameterError(
-            f"{where} is not above 0 and at most 1 in row {first_row(wrong)} {ROW_NUMBERING}; "
-            "give the probability with which the arm of that row was played"
-        )
+    advice = "give the probability with which the arm of that row was played"
+    refuse_rows(where, wrong, "is not above 0 and at most 1", advice)
     return propensities

@@ -176,7 +176,6 @@ class LogSummary:
 
     @property
     def drifts(self) -> bool:
-        """Whether averages change over time."""
         return DRIFT_WARNING in self._drift_findings
 
     @cached_property
@@ -186,7 +185,6 @@ class LogSummary:
         return drift_findings(self.labels, self.logged.arms, self.logged.rewards, self.times)
 
     def findings(self) -> list[str]:
-        """The summary, in sentences."""
         counts = self.counts.values()
         kind = self.logged.kind
         written = ", ".join(self.logged.detected) or "UTF-8, commas between cells, decimal points"

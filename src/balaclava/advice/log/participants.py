@@ -32,7 +32,6 @@ class Participants(NamedTuple):
     caps: tuple[RewardCap, ...]
 
     def findings(self) -> list[str]:
-        """The counts, in sentences."""
         if self.most == 1:
             return [f"{self.people:,} people, one row each: a guarantee for one reward covers all."]
         return [

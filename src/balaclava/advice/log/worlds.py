@@ -20,8 +20,6 @@ _MAX_CONTEXTS = 2_000  # rows of the log in a drawn world, for memory and speed
 
 
 class DrawnWorld(NamedTuple):
-    """An environment drawn from a log."""
-
     environment: Environment
     order: np.ndarray  # the log's arm behind each arm
     mean_gap: float  # expected regret per round of playing at random

@@ -42,7 +42,6 @@ class FeatureTrial(NamedTuple):
         return self.gain.low > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The trial as plain values, for JSON."""
         return {
             "policy": self.policy.name,
             "parameters": self.policy.parameters,

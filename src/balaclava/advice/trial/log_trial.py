@@ -35,7 +35,7 @@ class _Game(RepetitionJob):
 
 @dataclass
 class LogTrial:
-    """Plays policies. All of them meet the same worlds, which follow from the seed."""
+    """Plays policies, all in the same worlds, which the seed determines."""
 
     worlds: Callable[[int], Iterator[DrawnWorld]]  # an endless iterator for a seed
     environment: Environment  # the log, which the results refer to

@@ -240,7 +240,6 @@ def _average_and_difference(
 
 
 def _scale_parameter(policy: Policy | type[Policy]) -> str | None:
-    """The scale parameter of a policy, if it has one."""
     from balaclava.advice.choose.scale_search import SCALE_PARAMETERS
 
     return next((name for name in SCALE_PARAMETERS if name in policy.annotations), None)

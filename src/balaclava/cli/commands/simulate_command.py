@@ -158,7 +158,9 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
         if len(settings) > 1:
             tables[-1] = f"{setting[0]}: {tables[-1]}"
         if len(results.labels) <= len(COLOURS) * len(LINE_STYLES):  # more cannot be told apart
-            name = "regret.png" if len(settings) == 1 else f"regret-{_file_name(*setting)}.png"
+            environment, horizon, seed = setting
+            plain = re.sub(r"[^\w.]+", "-", environment).strip("-")
+            name = f"regret-{plain}-{horizon}-{seed}.png" if len(settings) > 1 else "regret.png"
             results.plot(sweep.folder / name)
             pictures.append(name)
     if not quiet:
@@ -172,8 +174,3 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
 
 def _results(sweep: Sweep) -> list[tuple[str, Results]]:
     return [(setting[0], sweep.results(*setting)) for setting in sweep.settings()]
-
-
-def _file_name(environment: str, horizon: int, seed: int) -> str:
-    plain = re.sub(r"[^\w.]+", "-", environment).strip("-")
-    return f"{plain}-{horizon}-{seed}"

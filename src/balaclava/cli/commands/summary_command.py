@@ -57,7 +57,7 @@ def print_summaries(results: list[tuple[str, Results]]) -> None:
 
 
 def print_summary(results: Results) -> None:
-    """Print the tables, on a terminal as wide as it."""
+    """Print the tables, on a terminal in its width."""
     from balaclava.simulation.analysis.regret_tails import TAIL_HEADER
 
     table = results.summary()
