@@ -108,7 +108,7 @@ def test_yes_and_no(tmp_path: Path) -> None:
         ("arm,reward\na,0.777\n,0.777\n", "'arm' is empty in row 2"),
         ("arm,reward\na,0.777\nb,0.777,0.777\n", "line 3"),
         ("arm,reward\na,0.777\nb,True\n", "neither yes nor no in row 1"),
-        ("arm,reward\na,0.777\nb,77.7%\n", "has no percent sign, unlike others, in row 1"),
+        ("arm,reward\na,0.777\nb,77.7%\n", "lacks the percent sign of others in row 1"),
         ('arm,reward\na,"1,777"\n', "could separate thousands or begin a fraction"),
         ('arm,reward\na,"1,777.5"\nb,"1.777,5"\n', "in both roles"),
         ("arm,gain\na,0.777\n", r"no column 'reward' \(reward\); known: arm, gain"),

@@ -22,7 +22,7 @@ def hidden_best(
 ) -> StochasticLosses:
     """All arms lose with probability 1/2, one with probability 1/2 - gap.
 
-    The default gap sqrt(K/T) is too small to find the best arm within T rounds, so regret of order
+    The default gap sqrt(K/T) is too small to find the best arm within T rounds. So regret of order
     sqrt(K T) is unavoidable (Auer et al. 2002, Theorem 5.1). With an epsilon below 1 it is
     sqrt(K / (epsilon T)), just too small for noisy means of 1/epsilon rounds: the hardest gap for
     the conversion of Asi et al. (2025).

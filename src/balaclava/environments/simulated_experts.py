@@ -83,8 +83,8 @@ def panel(*experts: np.ndarray) -> np.ndarray:
 def advice_from_log(contexts: Sequence[Any], rules: Sequence[ExpertRule], arms: int) -> np.ndarray:
     """advice[T, N, K] of rules on the contexts of a log, one context per round.
 
-    A rule is a function of a context (the log's row, dict or number for a round) that returns an
-    arm or a distribution over the arms.
+    A rule takes a context (the log's row, dict or number of a round). It returns an arm or a
+    distribution over the arms.
 
     Example:
         >>> ages = [25, 70]

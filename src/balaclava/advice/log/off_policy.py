@@ -1,8 +1,8 @@
 """Off-policy evaluation on a log: IPS, SNIPS and doubly robust estimates of two policies.
 
 The policies are the best single arm, and the arm with the highest prediction of its own linear
-model. Both are fitted on one half of the log and evaluated on the other, both ways, so that no row
-is judged by a model that was fitted to it.
+model. Both are fitted on one half of the log and evaluated on the other, and the reverse. So no
+model is evaluated on rows that it was fitted to.
 """
 
 from __future__ import annotations
