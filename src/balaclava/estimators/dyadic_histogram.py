@@ -78,12 +78,9 @@ def end_tail(shares: np.ndarray, grain: float, side: int, last: int) -> None:
 
 @kernel(borrows=True)
 def denoise(shares: np.ndarray, grain: float, centred: bool) -> bool:
-    """Remove the noise of empty bins; return False if no bin exceeds the noise.
+    """Remove the noise of empty bins in place; return False if no bin exceeds the noise.
 
-    Args:
-        shares: the noisy histogram, changed in place.
-        grain: scale of its noise.
-        centred: whether rewards lie on both sides of 0.
+    `centred` says that rewards lie on both sides of 0.
     """
     start = fullest(shares, grain)
     if start < 0:

@@ -118,15 +118,8 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Confidence interval for the mean of rewards in [0, 1], from their released mean.
 
-    Args:
-        mean: total of rewards and noise, divided by `rewards`.
-        rewards: number of rewards in it.
-        draws: number of draws of Laplace noise in it.
-        noise: scale b of a draw.
-        failure: probability that the interval ever fails, both sides together.
-
-    Returns:
-        The lower and the upper limit.
+    `mean` is the total of `rewards` rewards and `draws` draws of Laplace noise of scale `noise`,
+    divided by `rewards`. The interval ever fails with probability at most `failure`.
 
     Example:
         >>> low, high = mean_interval(0.6123, 1_000, 4, 1.0, 0.05)

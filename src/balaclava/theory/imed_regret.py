@@ -108,12 +108,7 @@ def imed_pulls(
 ) -> float:
     """The theorem's bound on the expected pulls of an arm, with the best d and e of a grid.
 
-    Args:
-        mean: p.
-        best: q.
-        sizes: pulls after each batch; the last is at least `horizon`.
-        horizon: T.
-        epsilon: privacy loss.
+    `mean` is p, `best` is q, and `sizes` are n_1, n_2, ...; the last is at least `horizon`.
 
     >>> sizes = [math.ceil(30 * 1.5**m) for m in range(16)]
     >>> round(imed_pulls(0.3, 0.7, sizes, 10**4, epsilon=1.0))

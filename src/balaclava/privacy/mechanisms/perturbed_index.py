@@ -105,14 +105,6 @@ def beta_shape(mean: float, step: float) -> tuple[float, float]:
     return successes + extra, n - successes + extra
 
 
-def exact_gaussian_index(terms: Terms) -> float:
-    return draw_gaussian(fresh_generator(), float(terms.value), terms.sensitivity)
-
-
-def exact_beta_index(terms: Terms) -> float:
-    return float(fresh_generator().beta(*beta_shape(float(terms.value), terms.sensitivity)))
-
-
 def require_pulls(law: str, threshold: Callable[[float, float], float], terms: Terms) -> None:
     """Refuse an index of fewer rewards than the threshold of its law."""
     pulls, least = math.floor(1.0 / terms.sensitivity + 0.5), threshold(terms.epsilon, terms.delta)
@@ -128,20 +120,12 @@ def gaussian_index_loss(apart: float, terms: Terms) -> Loss:
     return Loss(shift=apart / math.sqrt(2.0 * terms.sensitivity))
 
 
-def gaussian_index_law(terms: Terms) -> Any:
-    return scipy_law("norm", terms.value, math.sqrt(2.0 * terms.sensitivity))
-
-
-def beta_index_law(terms: Terms) -> Any:
-    return BetaLaw(*beta_shape(float(terms.value), terms.sensitivity))
-
-
 @mechanism(
     "Gaussian index",
-    exact_gaussian_index,
+    lambda terms: draw_gaussian(fresh_generator(), float(terms.value), terms.sensitivity),
     require=functools.partial(require_pulls, "Gaussian", gaussian_threshold),
     loss=gaussian_index_loss,
-    law=gaussian_index_law,
+    law=lambda terms: scipy_law("norm", terms.value, math.sqrt(2.0 * terms.sensitivity)),
     borrows=True,
 )
 def gaussian_index(
@@ -153,9 +137,9 @@ def gaussian_index(
 
 @mechanism(
     "Beta index",
-    exact_beta_index,
+    lambda terms: fresh_generator().beta(*beta_shape(float(terms.value), terms.sensitivity)),
     require=functools.partial(require_pulls, "Beta", beta_threshold),
-    law=beta_index_law,
+    law=lambda terms: BetaLaw(*beta_shape(float(terms.value), terms.sensitivity)),
     borrows=True,
 )
 def beta_index(rng: Any, value: float, sensitivity: float, epsilon: float, delta: float) -> float:

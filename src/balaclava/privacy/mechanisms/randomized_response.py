@@ -45,16 +45,12 @@ def response_loss(one: Terms, other: Terms) -> Loss:
     return Loss(max(abs(math.log(p / q)), abs(math.log1p(-p) - math.log1p(-q))))
 
 
-def response_law(terms: Terms) -> Any:
-    return scipy_law("bernoulli", report_probability(float(terms.value), terms.epsilon))
-
-
 @mechanism(
     "randomized response",
     exact_bernoulli,
     local=True,
     loss_between=response_loss,
-    law=response_law,
+    law=lambda terms: scipy_law("bernoulli", report_probability(float(terms.value), terms.epsilon)),
     borrows=True,
 )
 def bernoulli_report(rng: Any, value: float, epsilon: float) -> float:
