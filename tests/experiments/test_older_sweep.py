@@ -78,7 +78,7 @@ def test_a_cell_with_values_that_were_renamed_is_read() -> None:
     parameters = json.loads(json.dumps(policy.parameters))
     older = {**parameters, "index": "careful", "batches": "need"}
     assert older != parameters
-    assert sweep._today(cell, older) == parameters
-    assert sweep._today(cell, None) is None
+    assert sweep._current_parameters(cell, older) == parameters
+    assert sweep._current_parameters(cell, None) is None
     fewer = {name: value for name, value in older.items() if name != "epsilon"}
-    assert sweep._today(cell, fewer) != parameters
+    assert sweep._current_parameters(cell, fewer) != parameters

@@ -63,13 +63,13 @@ def kernel(*, borrows: bool) -> Callable[[Function], Function]: ...
 def kernel(function: Any = None, *, borrows: bool = False) -> Any:
     """Mark a function that both Python and the compiler run.
 
-    Plain `@kernel` works for every kernel. `@kernel(borrows=True)` adds that the kernel returns
-    only numbers and neither creates nor keeps arrays; it is then compiled without reference counts,
+    Plain `@kernel` works for every kernel. `@kernel(borrows=True)` promises that the kernel returns
+    only numbers and neither creates nor keeps arrays. The compiler then omits reference counts,
     which is faster. All kernels of a policy but `begin` qualify.
 
     Args:
         function: the function to mark.
-        borrows: whether it returns numbers only and creates no arrays. The compiler refuses a
+        borrows: whether it returns only numbers and creates no arrays. The compiler refuses a
             marked kernel that creates one.
 
     Returns:
@@ -85,9 +85,9 @@ def kernel(function: Any = None, *, borrows: bool = False) -> Any:
 def mechanism(function: Function, *, borrows: bool = False) -> Function:
     """Mark a kernel that adds noise for privacy; `borrows` as in `kernel`.
 
-    Compiled code, and Python with a numpy generator, run its body. In Python, an `rng` with a
-    `release` method answers instead: secure randomness with exact noise, the auditor's recorder
-    with a record of inputs and outputs.
+    Compiled code, and Python with a numpy generator, run its body. In Python, the `release` method
+    of an `rng` that has one is called instead. Secure randomness releases with exact noise; the
+    auditor's recorder records inputs and outputs.
     """
     function.borrows = borrows  # type: ignore[attr-defined]
 

@@ -29,7 +29,7 @@ from balaclava.simulation.results_file import versions
 TASK_ROUNDS = 100_000_000  # rounds of a task: seconds, so that messages cost little
 GPU_TASK_ROUNDS = 50_000_000_000  # the same on a GPU
 _MOST_SCHEDULED_TASKS = 1000  # tasks that the scheduler holds at once: bounds its memory
-_DASK_LOGGERS = ("distributed.client", "distributed.core", "distributed.utils")
+_DASK_LOGGERS = ("distributed", "distributed.client", "distributed.core", "distributed.utils")
 _RESUME = "finished repetitions are kept: run the same command again to resume"
 
 
@@ -171,7 +171,7 @@ def _connected(address: str, timeout: float) -> Iterator[Any]:
 @contextmanager
 def _silenced() -> Iterator[None]:
     """Silence dask's logs of a lost connection; `ClusterError` says what to do."""
-    loggers = [logging.getLogger(name) for name in ("distributed", *_DASK_LOGGERS)]
+    loggers = [logging.getLogger(name) for name in _DASK_LOGGERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

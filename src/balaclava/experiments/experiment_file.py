@@ -453,12 +453,8 @@ def _policy(section: _Section, environment: Environment, horizon: int) -> Policy
     try:
         return POLICIES.create(section.name, parameters)
     except ParameterError as error:
-        raise _with_grid(error, section) from None
-
-
-def _with_grid(error: ParameterError, section: _Section) -> ParameterError:
-    """Explain grids in an error for a list in place of one number."""
-    for key, value in section.parameters.items():
-        if isinstance(value, list) and f" {key} = [" in str(error):
-            return ParameterError(f"{error}; for several values write {key} = {{ grid = {value} }}")
-    return error
+        for key, value in section.parameters.items():
+            if isinstance(value, list) and f" {key} = [" in str(error):  # in place of one number
+                hint = f"for several values write {key} = {{ grid = {value} }}"
+                raise ParameterError(f"{error}; {hint}") from None
+        raise

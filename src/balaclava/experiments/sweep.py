@@ -342,14 +342,16 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
         "feedback": setting.feedback.description or None,
         "device": "cuda" if setting.device == "cuda" else None,
     }
-    parameters = [_current(cell, each.get("parameters")) for each in header["policies"].values()]
+    parameters = [
+        _current_parameters(cell, each.get("parameters")) for each in header["policies"].values()
+    ]
     fits = fits and parameters == [json.loads(json.dumps(cell.policy.parameters))]
     if not fits or any(header.get(what) != value for what, value in cell_header.items()):
         raise ResultsFileError(f"{path} does not belong to {cell}; {_RECOMPUTE}")
     return runs
 
 
-def _current(cell: Cell, parameters: Any) -> Any:
+def _current_parameters(cell: Cell, parameters: Any) -> Any:
     """Parameters from a file, with renamed values under their current names."""
     try:
         renamed = type(cell.policy).create(parameters).parameters
@@ -363,7 +365,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
     before, now = old["versions"], new["versions"]
     names = [name for name in now if before.get(name) != now[name]]
     if names:
-        before, now = (_listed({name: each.get(name) for name in names}) for each in (before, now))
+        before, now = (
+            ", ".join(f"{name} {each.get(name)}" for name in names) for each in (before, now)
+        )
         return f"its numbers were computed with {before}, and this is {now}"
     if old["sources"] != new["sources"]:
         return "its numbers were computed with another state of balaclava's sources"
@@ -383,10 +387,6 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
             more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
             sentences.append(f"the file {verb} {cells[0]}{more}")
     return ", ".join(sentences) or "the labels differ"
-
-
-def _listed(versions: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _keys(manifest: dict[str, Any]) -> dict[str, str]:

@@ -250,6 +250,9 @@ class RecordedEnvironment(Environment):
     """An environment made from data, as a results file describes it: without rewards or means."""
 
     name = "recorded"
+    holds_data = True
+    independent = False  # its laws are unknown
+    reward_range = (-math.inf, math.inf)
     family: str
     known: dict  # type: ignore[type-arg]
     regrets: Annotated[np.ndarray, Range(0), 1]
@@ -261,14 +264,6 @@ class RecordedEnvironment(Environment):
     @property
     def arms(self) -> int:
         return int(self.regrets.size)
-
-    @property
-    def holds_data(self) -> bool:
-        return True
-
-    @property
-    def independent(self) -> bool:
-        return False  # its laws are unknown
 
     @property
     def public_parameters(self) -> dict[str, Any]:
@@ -287,10 +282,6 @@ class RecordedEnvironment(Environment):
             f"the results file does not contain the {what} of its {self.family} environment; make "
             "the environment again from the data"
         )
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return (-math.inf, math.inf)
 
 
 def _rebuild(
