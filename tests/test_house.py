@@ -29,6 +29,10 @@ COINED = {  # names that needed a dictionary of our own
     *("Visitor", "Books", "pyramid", "happenings", "duel", "fight", "heat", "strays", "deaf"),
     *("goes_on", "go_on", "go_by", "came", "heard", "silent_arm", "stand_alone", "require_part"),
 }
+CHECKS = re.compile(  # how a test can fail; the rules of a state machine assert
+    r"assert|\.raises\(|\.warns\(|\bcheck\w*\(|\bagree\(|_and_resumed\(|\brun\("
+    r"|\brun_state_machine_as_test\("
+)
 INSIDE_A_FILE = {"Params", "State", "World"}  # of a policy or an environment
 MOST_LINES = 50_000  # .py and .pyi in the package; the wheel adds what the build writes
 MOST_MODULES = 12  # in a folder, but for folders of one-algorithm files
@@ -178,11 +182,7 @@ def test_every_test_can_fail() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(node, ast.FunctionDef) and node.name.startswith("test_")):
                 continue
-            checks = re.search(
-                r"assert|\.raises\(|\.warns\(|\bcheck\w*\(|\bagree\(|_and_resumed\(|\brun\(",
-                ast.unparse(node),
-            )
-            if checks is None:
+            if CHECKS.search(ast.unparse(node)) is None:
                 idle.append(f"{path.name}: {node.name}")
     assert idle == []
 

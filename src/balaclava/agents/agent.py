@@ -20,12 +20,7 @@ from balaclava.agents.settling import (
     require_missing,
 )
 from balaclava.agents.status import Status
-from balaclava.errors import (
-    ParameterError,
-    PrivacyError,
-    ProcessError,
-    SavedStateError,
-)
+from balaclava.errors import ParameterError, PrivacyError, ProcessError, SavedStateError
 from balaclava.policies.base import Policy, unregistered_part
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
@@ -133,8 +128,7 @@ class Agent:
             ContextError: If the context does not fit the policy.
             ProcessError: If the process was forked after the agent was made; see `adopt`.
         """
-        policy = self._policy
-        context = policy.checked_context(context)
+        context = self._policy.checked_context(context)
         self._require_own_process()
         with self._lock:
             self._delivery.before_decision()
@@ -142,10 +136,10 @@ class Agent:
             entry = self._book.enter(arm, phase)
             self._decisions[arm] += 1
             self._unlearned += phase < 0
-            return Decision(entry.id, arm, phase, policy.arm_label(arm), chance)
+            return Decision(entry.id, arm, phase, self._policy.arm_label(arm), chance)
 
     def tell(self, decision: Decision | str, reward: float) -> None:
-        """Tell the reward of a decision: in any order, each once.
+        """Tell the reward of a decision. Tell each once, in any order.
 
         Args:
             decision: The decision, or its id.

@@ -54,9 +54,9 @@ def id_parts(text: Any) -> tuple[str, int] | None:
 class DecisionBook:
     """The decisions of one agent.
 
-    Ids begin with the agent's name. A restored agent has a new name, so it does not take decisions
-    for its own that were made after the save and lost in a crash. `origins` are its earlier names,
-    each with the last round it knows of.
+    Ids begin with the agent's name. A restored agent has a new name, so it refuses decisions that
+    were made after the save and lost in a crash. `origins` are its earlier names, each with the
+    last round before its save.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,6 @@ class DecisionBook:
         self.name = new_name()
 
     def enter(self, arm: int, phase: int) -> OpenDecision:
-        """Add the next decision."""
         self.clock += 1
         entry = OpenDecision(f"{self.name}-{self.clock}", self.clock, arm, phase)
         self.open[entry.id] = entry
@@ -90,7 +89,6 @@ class DecisionBook:
 
     @property
     def oldest(self) -> OpenDecision | None:
-        """The oldest open decision."""
         return next(iter(self.open.values()), None)
 
     def find(self, decision: Any, *, window: bool = False) -> OpenDecision:

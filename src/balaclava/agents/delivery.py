@@ -64,7 +64,7 @@ class ArrivalDelivery:
         self._silent = 0
 
     def before_decision(self) -> None:
-        """Give up decisions after their timeout; warn if rewards stay away."""
+        """Give up decisions after their timeout; warn if no rewards come."""
         book = self._book
         while (oldest := book.oldest) and book.clock - oldest.round >= longest_wait(self._rule):
             book.close(oldest, WAS_GIVEN_UP)
@@ -76,19 +76,17 @@ class ArrivalDelivery:
         self._silent += 1
         if self._silent == SILENT_DECISIONS + 1:
             warnings.warn(
-                f"the last {SILENT_DECISIONS:,} decisions brought no reward, none was cancelled; "
-                "tell rewards as they come, call cancel(decision) where none will, or give the "
-                "agent a patience after which it gives decisions up",
+                f"no reward came and no decision was cancelled in the last {SILENT_DECISIONS:,} "
+                "decisions; tell rewards as they come, cancel decisions whose reward will not "
+                "come, or make the agent with a patience, after which it gives decisions up",
                 SilenceWarning,
                 stacklevel=3,
             )
 
     def find(self, decision: Any) -> OpenDecision:
-        """Find an open decision."""
         return self._book.find(decision)
 
     def take(self, decision: Any, observation: Observation) -> None:
-        """Deliver a reward."""
         try:
             entry = self.find(decision)
         except DecisionError:
@@ -108,17 +106,14 @@ class ArrivalDelivery:
             del self._late[made]
             self._rule = note_wait(self._rule, self._book.clock - made)
 
-    def cancel(self, decision: Any) -> OpenDecision:
-        """Give up a decision."""
+    def cancel(self, decision: Any) -> None:
         entry = self.find(decision)
         self._book.close(entry, WAS_CANCELLED)
         self.cancelled += 1
         self._silent = 0
         self._forget(entry)
-        return entry
 
     def awaited(self) -> str:
-        """The next event, in words."""
         oldest, wait = self._book.oldest, longest_wait(self._rule)
         if oldest is None:
             return "nothing is awaited"
@@ -128,7 +123,6 @@ class ArrivalDelivery:
         return f"rewards are awaited; the oldest is given up with decision {remaining} from now"
 
     def save(self) -> dict[str, Any]:
-        """The part of a save."""
         return {
             "came": self._rule.rewards,
             "reach": self._rule.reach,
@@ -139,7 +133,6 @@ class ArrivalDelivery:
         }
 
     def load(self, saved: Any) -> None:
-        """Restore from that part."""
         clock = self._book.clock
         exact_keys(saved, "came", "reach", "late", "rewards", "cancelled", "given_up")
         numbers = {
@@ -215,7 +208,6 @@ class WindowDelivery:
         self.take(decision, None)
 
     def awaited(self) -> str:
-        """The next event, in words."""
         oldest = self._book.oldest
         if oldest is None:
             return "no window is open"
@@ -223,7 +215,6 @@ class WindowDelivery:
         return f"the next window ends with decision {remaining} from now"
 
     def save(self) -> dict[str, Any]:
-        """The part of a save."""
         return {
             "held": [
                 [key, *(observation or (None, None))] for key, observation in self._held.items()
@@ -231,7 +222,6 @@ class WindowDelivery:
         }
 
     def load(self, saved: Any) -> None:
-        """Restore from that part."""
         book = self._book
         for key, kind, value in checked_list(exact_keys(saved, "held")["held"]):
             if key not in book.open or key in self._held:

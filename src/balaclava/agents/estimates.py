@@ -111,10 +111,10 @@ class Estimates(ResultTable[MeanEstimate]):
         return html_table(self._caption(), self.header, self.cells[1:])
 
     def _caption(self) -> str:
-        held = f"All intervals hold together and at all times, at {self.confidence:.6g} confidence"
+        claim = f"All intervals hold together and at all times, at {self.confidence:.6g} confidence"
         if self.winner is None:
-            return f"{held}; no winner yet."
-        return f"{held}; the winner is {self[self.winner].label}."
+            return f"{claim}; no winner yet."
+        return f"{claim}; the winner is {self[self.winner].label}."
 
 
 def interval_winner(intervals: Sequence[tuple[float, float]]) -> int | None:
@@ -125,7 +125,7 @@ def interval_winner(intervals: Sequence[tuple[float, float]]) -> int | None:
 
 
 class EstimateReader:
-    """Reads estimates off a state, at a given confidence; `decisions` counts them by arm."""
+    """Reads estimates from a state, at a confidence; `decisions` has the number of each arm."""
 
     def __init__(
         self, policy: Policy, params: Any, state: Any, decisions: Sequence[int], confidence: Any
@@ -140,7 +140,6 @@ class EstimateReader:
         ]
 
     def estimates(self) -> Estimates:
-        """The estimates of all arms."""
         policy = self._policy
         entries = []
         for arm, released in enumerate(self.released_means):
@@ -168,22 +167,22 @@ class EstimateReader:
         ):
             return None
         enough = 2.0
-        while not self._tells(enough):
+        while not self._would_name(enough):
             enough *= 2.0
             if enough > MOST_FORECAST_GROWTH:
                 return None
         few = enough / 2.0
         while enough > FORECAST_PRECISION * few:
             middle = math.sqrt(few * enough)
-            few, enough = (few, middle) if self._tells(middle) else (middle, enough)
+            few, enough = (few, middle) if self._would_name(middle) else (middle, enough)
         return max(math.ceil((enough - 1.0) * total), 1)
 
     def _limits(self, released: ReleasedMean) -> tuple[float, float]:
         low, high = self._estimation.limits(self._params, *released, self._failure)
         return float(low), float(high)
 
-    def _tells(self, growth: float) -> bool:
-        """Whether `growth` times the rewards would give a winner."""
+    def _would_name(self, growth: float) -> bool:
+        """Whether there would be a winner with `growth` times the rewards."""
         grown = [self._limits(self._grown(released, growth)) for released in self.released_means]
         return interval_winner(grown) is not None
 

@@ -1,4 +1,4 @@
-"""Runs a policy's kernels on its state. Agents and the service, which keep decisions, use it."""
+"""Runs a policy's kernels on its state, for agents and the service."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from typing import Any, NamedTuple
 
 from balaclava.agents.decisions import OpenDecision
 from balaclava.agents.estimates import EstimateReader
-from balaclava.errors import (
-    BalaclavaError,
-    ParameterError,
-    RewardError,
-    failed_kernel,
-    require_arm,
-)
+from balaclava.errors import BalaclavaError, ParameterError, RewardError, failed_kernel, require_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.device_report import checked_number
 
@@ -22,7 +16,7 @@ KERNEL_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels on an 
 
 
 class Observation(NamedTuple):
-    """A reward as it was told, or a device's report of one."""
+    """A reward, or a device's report of one."""
 
     kind: str
     value: float

@@ -106,7 +106,6 @@ def _restored(content: dict[str, Any]) -> Agent:
 
 
 def _fill_book(book: DecisionBook, content: dict[str, Any], clock: int, arms: int) -> None:
-    """Restore the decisions, with the agent's earlier names."""
     names = {content["agent"]: clock}
     for name, last in checked_list(content["origins"]):
         names.setdefault(name, whole_number(last, 0, clock))

@@ -63,11 +63,7 @@ def unseal(saved: Any) -> dict[str, Any]:
             "the saved agent was changed after it was saved: its digest does not match; use an "
             "intact copy"
         )
-    return {
-        key: value
-        for key, value in saved.items()
-        if key not in ("schema", "confidential", "digest")
-    }
+    return {key: saved[key] for key in saved.keys() - {"schema", "confidential", "digest"}}
 
 
 def exact_keys(value: Any, *keys: str) -> dict[str, Any]:
@@ -78,7 +74,6 @@ def exact_keys(value: Any, *keys: str) -> dict[str, Any]:
 
 
 def checked_list(value: Any) -> list[Any]:
-    """Require a list."""
     if not isinstance(value, list):
         raise DamageError("a list is missing")
     return value
@@ -169,14 +164,9 @@ def _outline(arrays: dict[str, np.ndarray]) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
-def _fill(name: str, array: np.ndarray, data: bytes) -> None:
-    values = np.frombuffer(data, dtype=array.dtype).reshape(array.shape)
-    _require_numbers(name, values, array)
-    array[...] = values
-
-
-def _require_numbers(name: str, values: np.ndarray, fresh: np.ndarray) -> None:
-    """Refuse values that no array may hold; `faults` of the state checks the ranges of each."""
+def _fill(name: str, fresh: np.ndarray, data: bytes) -> None:
+    """Restore a fresh array. Refuse values that no array may hold; `faults` checks each range."""
+    values = np.frombuffer(data, dtype=fresh.dtype).reshape(fresh.shape)
     if values.size == 0:
         return
     if values.dtype == np.bool_ and (values.view(np.uint8) > 1).any():
@@ -188,6 +178,7 @@ def _require_numbers(name: str, values: np.ndarray, fresh: np.ndarray) -> None:
         low, high = min(-1, int(fresh.min())), max(MOST_PLANNED, int(fresh.max()))
         if values.min() < low or values.max() > high:
             raise DamageError(f"{name} holds a number out of its range")
+    fresh[...] = values
 
 
 def require_invariants(policy: Policy, state: Any, decisions: int) -> None:

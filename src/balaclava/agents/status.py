@@ -29,10 +29,9 @@ class Status:
     awaited: str  # the next event, in words
 
     def __str__(self) -> str:
-        parts = [f"{counted(self.decisions, 'decision')}"]
+        parts = [counted(self.decisions, "decision")]
         if self.closed is None:
-            parts.append(f"{counted(self.rewards or 0, 'reward')}")
-            parts.append(f"{self.given_up} given up")
+            parts += [counted(self.rewards or 0, "reward"), f"{self.given_up} given up"]
             if self.cancelled:
                 parts.append(f"{self.cancelled} cancelled")
         else:

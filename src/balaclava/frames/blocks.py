@@ -24,7 +24,6 @@ class Blocks(NamedTuple):
     full_size: np.ndarray  # one element: number of members
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates."""
         arms = self.order.size
         yield from range_faults(0, arms - 1, order=self.order, members=self.members)
         yield from range_faults(0, arms, size=self.size, place=self.place, full_size=self.full_size)
@@ -32,7 +31,6 @@ class Blocks(NamedTuple):
 
 @kernel
 def begin_blocks(arms: int) -> Blocks:
-    """No block and no members."""
     return Blocks(
         order=np.arange(arms),
         size=np.zeros(1, np.int64),
@@ -63,7 +61,6 @@ def add_member(blocks: Blocks, arm: int) -> None:
 
 @kernel(borrows=True)
 def start_block(blocks: Blocks) -> None:
-    """Start a block of the members."""
     for i in range(blocks.full_size[0]):
         blocks.order[i] = blocks.members[i]
     blocks.size[0] = blocks.full_size[0]

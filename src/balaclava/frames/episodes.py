@@ -33,7 +33,7 @@ from balaclava.frames.pending import (
     next_is_taken,
     take_note,
 )
-from balaclava.frames.pools import NO_ROW, UNLEARNED
+from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import Ridge, add_row, begin_ridge, compute_afresh, multiply
 
 # Unsettled episodes of a block, the open one included. det V grows by a factor in each, so few
@@ -67,7 +67,6 @@ class Episodes(NamedTuple):
     pending: Pending  # features of open decisions, and their episodes
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(
             0, decisions + 1, number=self.number, numbers=self.numbers, size=self.size,
             rewards_in_episode=self.rewards_in_episode, draws=self.draws, rewards=self.rewards,
@@ -140,7 +139,7 @@ def add_decision(state: Episodes, block: int, first: float, growth: float) -> in
 @kernel(borrows=True)
 def add_reward(state: Episodes, block: int, phase: int, reward: float, step: float) -> int:
     """Add r x, on the grid of that step, to its episode: the row if it is to be released."""
-    number = take_note(state.pending, phase) if phase != UNLEARNED else FORGOTTEN
+    number = take_note(state.pending, phase)
     if number == FORGOTTEN:
         return NO_ROW
     note = state.pending.notes[number]
@@ -158,7 +157,7 @@ def add_reward(state: Episodes, block: int, phase: int, reward: float, step: flo
 @kernel(borrows=True)
 def give_up(state: Episodes, block: int, phase: int) -> int:
     """Give up a decision: the row if its episode is now to be released."""
-    number = take_note(state.pending, phase) if phase != UNLEARNED else FORGOTTEN
+    number = take_note(state.pending, phase)
     if number == FORGOTTEN:
         return NO_ROW
     note = state.pending.notes[number]
@@ -167,14 +166,8 @@ def give_up(state: Episodes, block: int, phase: int) -> int:
 
 @kernel(borrows=True)
 def settle(state: Episodes, block: int, row: int) -> int:
-    """Await one decision less: the row if its episode is to be released."""
+    """Await one decision less: the row if its episode settles; one without rewards is closed."""
     state.left[block, row] -= 1
-    return settled_row(state, block, row)
-
-
-@kernel(borrows=True)
-def settled_row(state: Episodes, block: int, row: int) -> int:
-    """The row if its episode has settled with rewards; one without rewards is closed."""
     if state.left[block, row] > 0 or state.numbers[block, row] == state.number[block]:
         return NO_ROW
     state.waiting[block] -= 1

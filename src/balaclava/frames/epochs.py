@@ -2,9 +2,8 @@
 
 The active arms take turns in permuted blocks, `length` blocks an epoch. A fully asked epoch settles
 when each of its decisions has its reward or was given up. Meanwhile decisions continue in the next
-epoch, so nothing waits. As many epochs are open as there are rows, two by default. The last one is
-at least as long as the decisions made while its predecessors waited. If first epochs are very
-short, more rows let them settle early.
+epoch, so nothing waits. While all rows (two by default) hold open epochs, the newest one continues.
+If first epochs are very short, more rows let them settle early.
 
 The decisions of a block count as awaited from its start, so a decision within a block only takes a
 turn.
@@ -81,11 +80,9 @@ class Epochs(NamedTuple):
 
     @property
     def last_chance(self) -> float:
-        """The propensity of the last decision."""
         return float(self.chance[0] / self.equally_likely[0])
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         arms = self.active.size
         yield from range_faults(
             0, decisions, rewards_in_epoch=self.rewards_in_epoch, blocks_done=self.blocks_done,
@@ -142,13 +139,11 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
 
 @kernel(borrows=True)
 def epoch_row(state: Epochs, number: int) -> int:
-    """The row of an epoch."""
     return ring_index(number, state.left.size)
 
 
 @kernel(borrows=True)
 def active_arms(state: Epochs) -> int:
-    """Number of arms in play."""
     count = 0
     for arm in range(state.active.size):
         if state.active[arm]:
@@ -184,7 +179,7 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
 
 @kernel(borrows=True)
 def choose_members(state: Epochs, only: int) -> None:
-    """Make future blocks of the active arms, or of `only` one."""
+    """Make future blocks of the active arms, or of `only` one arm."""
     clear_members(state.blocks)
     for arm in range(state.active.size):
         if arm == only or (only < 0 and state.active[arm]):
@@ -269,7 +264,6 @@ def is_learned(state: Epochs, arm: int, phase: int) -> bool:
 
 @kernel(borrows=True)
 def add_reward(state: Epochs, arm: int, reward: float, phase: int) -> None:
-    """Add a reward to an open epoch."""
     row = epoch_row(state, phase)
     state.sums[arm, row] += reward
     state.rewards_in_epoch[arm, row] += 1
@@ -302,8 +296,8 @@ def is_settled(state: Epochs) -> bool:
     """Whether the oldest epoch has settled and must be released."""
     if state.left[epoch_row(state, state.oldest[0])] > 0:
         return False
-    newest = state.oldest[0] == state.number[0]
-    return bool(state.oldest[0] < state.number[0] or (newest and state.fully_asked[0]))
+    oldest, newest = state.oldest[0], state.number[0]
+    return bool(oldest < newest or (oldest == newest and state.fully_asked[0]))
 
 
 @kernel(borrows=True)

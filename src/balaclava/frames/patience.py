@@ -42,7 +42,6 @@ class Patience(NamedTuple):
 
 @kernel(borrows=True)
 def begin_patience(limit: int) -> Patience:
-    """No reward yet."""
     return Patience(limit, 0, LEAST_REACH)
 
 

@@ -27,7 +27,6 @@ class Pending(NamedTuple):
     notes: np.ndarray  # [room, width]
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, decisions, count=self.count, numbers=self.numbers)
 
 

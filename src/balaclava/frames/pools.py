@@ -89,11 +89,9 @@ class Pools(NamedTuple):
 
     @property
     def last_chance(self) -> float:
-        """The propensity of the last decision."""
         return float(self.chance[0])
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         arms = self.number.size
         yield from range_faults(
             0, decisions, number=self.number, numbers=self.numbers, empty=self.empty,
@@ -387,7 +385,6 @@ def rewards_in_batch(state: Pools, arm: int, row: int) -> int:
 
 @kernel(borrows=True)
 def empty_row(state: Pools, arm: int, row: int) -> None:
-    """Free the row."""
     state.numbers[arm, row] = 0
     state.lost[arm, row] = 0
     state.sums[arm, row] = 0.0

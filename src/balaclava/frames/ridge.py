@@ -30,7 +30,6 @@ class Ridge(NamedTuple):
     product: np.ndarray  # [d]: V^-1 x of the last width
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         yield from range_faults(0, decisions, since=self.since)
         if (self.growth < -1e-6).any() or not np.isfinite(self.inverse).all():
             yield "a determinant fell, or an inverse is not finite"
@@ -67,7 +66,6 @@ def multiply(matrix: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
 
 @kernel(borrows=True)
 def dot(x: np.ndarray, y: np.ndarray) -> float:
-    """The inner product."""
     total = 0.0
     for i in range(x.size):
         total += x[i] * y[i]

@@ -20,7 +20,6 @@ class Tally(NamedTuple):
     unknown: np.ndarray  # one element: number of arms without enough rewards
 
     def faults(self, decisions: int) -> Iterator[str]:
-        """Invariants that the state violates after so many decisions."""
         if self.pulls.sum() > decisions:
             yield "more rewards than decisions"
         silent = np.count_nonzero(self.pulls == 0)
@@ -33,7 +32,6 @@ class Tally(NamedTuple):
 
 @kernel
 def begin_tally(params: Any) -> Tally:
-    """No decision and no reward."""
     arms = params.arms
     return Tally(
         np.zeros(arms, np.int64), np.zeros(arms, np.int64), np.zeros(arms), np.full(1, arms)
@@ -41,33 +39,7 @@ def begin_tally(params: Any) -> Tally:
 
 
 @kernel(borrows=True)
-def unknown_arm(state: Any) -> int:
-    """The arm to pull because it has no reward, or -1.
-
-    It is the one asked least often. So early decisions spread over all such arms, and an arm whose
-    first reward was lost is pulled again.
-    """
-    pick = -1
-    if state.unknown[0] > 0:
-        for arm in range(state.pulls.size):
-            if state.pulls[arm] == 0 and (pick < 0 or state.asked[arm] < state.asked[pick]):
-                pick = arm
-    return pick
-
-
-@kernel(borrows=True)
-def learn_tally(
-    params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    """Count the reward. The state is a tally, or has its fields among others."""
-    if state.pulls[arm] == 0:
-        state.unknown[0] -= 1
-    state.pulls[arm] += 1
-    state.sums[arm] += reward
-
-
-@kernel(borrows=True)
-def starting_arm(state: Tally, start: int) -> int:
+def starting_arm(state: Any, start: int) -> int:
     """The arm to pull because it has fewer than `start` rewards, or -1.
 
     It is the one asked least often, lowest first. So decisions spread over all such arms, and an
@@ -83,9 +55,23 @@ def starting_arm(state: Tally, start: int) -> int:
 
 
 @kernel(borrows=True)
-def count_reward(state: Tally, arm: int, reward: float, start: int) -> None:
+def unknown_arm(state: Any) -> int:
+    """The arm to pull because it has no reward, or -1; see `starting_arm`."""
+    return starting_arm(state, 1)
+
+
+@kernel(borrows=True)
+def count_reward(state: Any, arm: int, reward: float, start: int) -> None:
     """Count a reward; the arm is known from its `start`-th reward."""
     state.pulls[arm] += 1
     state.sums[arm] += reward
     if state.pulls[arm] == start:
         state.unknown[0] -= 1
+
+
+@kernel(borrows=True)
+def learn_tally(
+    params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    """Count the reward. The state is a tally, or has its fields among others."""
+    count_reward(state, arm, reward, 1)
