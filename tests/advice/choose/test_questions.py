@@ -34,7 +34,7 @@ def test_a_moment_from_questions_that_people_can_answer() -> None:
     assert "power law of index" in answer.output
     assert "instead:  ldpr-batch-ucb, if the operator is not trusted" in answer.output
     for options, message in (
-        (["--typical", "3"], "heavy-tailed rewards, instead of"),
+        (["--typical", "3"], "for heavy-tailed rewards only"),
         (["--rewards", "outliers", "--typical", "3"], "together"),
     ):
         answer = CliRunner().invoke(main, ["choose", "--no-ask", "--no-simulate", *options])
