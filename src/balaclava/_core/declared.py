@@ -168,11 +168,7 @@ class Declared:
 
     @classmethod
     def create(cls, parameters: dict[str, Any]) -> typing.Self:
-        """Build an object from parameters.
-
-        Raises:
-            ParameterError: for an unknown, missing or invalid parameter.
-        """
+        """Build an object; `ParameterError` for an unknown, missing or invalid parameter."""
         fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         for name in parameters:
             if name not in fields:
@@ -251,11 +247,7 @@ def summary_line(thing: type) -> str:
 
 
 def check(label: str, value: Any, annotation: Any) -> Any:
-    """Convert a value to the type of an annotation.
-
-    Raises:
-        ParameterError: if it is not allowed, with the allowed values.
-    """
+    """Convert a value to the type of an annotation, or raise `ParameterError`."""
     base, limits = split(annotation)
     origin = typing.get_origin(base)
     if origin in (typing.Union, types.UnionType):

@@ -30,11 +30,7 @@ EXTRAS = {
 
 
 def require_extra(module: str, purpose: str) -> None:
-    """Require an optional module; call before importing it.
-
-    Raises:
-        MissingPartError: if it is not installed, with the command that installs it.
-    """
+    """Require an optional module before importing it, or say how to install it."""
     if sys.modules.get(module) is not None or importlib.util.find_spec(module) is not None:
         return
     package = module.replace("_", "-")

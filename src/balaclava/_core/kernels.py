@@ -223,11 +223,7 @@ def _reason(lines: list[str]) -> str:
 
 @contextmanager
 def compiling(what: str) -> Iterator[None]:
-    """Shorten the compiler's errors to a few lines; `__cause__` has the original.
-
-    Raises:
-        PolicyError: with the reason, the line and what kernels may use.
-    """
+    """Turn the compiler's errors into a short `PolicyError`; `__cause__` has the original."""
     try:
         yield
     except Exception as error:

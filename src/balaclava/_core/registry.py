@@ -57,11 +57,7 @@ class Registry(Generic[Kind]):
         return cls
 
     def get(self, name: str) -> type[Kind]:
-        """Look up a class by its name.
-
-        Raises:
-            UnknownNameError: if there is none, with the nearest name.
-        """
+        """Look up a class; an unknown name raises `UnknownNameError` with the nearest one."""
         classes = self.classes()
         if not isinstance(name, str) or name not in classes:
             raise UnknownNameError(

@@ -254,7 +254,6 @@ class _Keeper:
         return self.cells - len(self._open)
 
     def missing(self) -> list[CellRepetitions]:
-        """The missing repetitions of each cell."""
         return [
             (state.cell, [i for i in range(state.cell.setting.repetitions) if i not in state.runs])
             for state in self._open.values()

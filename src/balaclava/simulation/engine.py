@@ -205,11 +205,7 @@ def chosen_device(
     winners: bool = False,
     environment: Environment | None = None,
 ) -> Literal["cpu", "cuda"]:
-    """Choose the device.
-
-    Raises:
-        DeviceError: if device="cuda" and no GPU can play this.
-    """
+    """Choose the device; raise `DeviceError` for "cuda" if no GPU can play this."""
     check("device", device, Device)
     if device == "cpu":
         return "cpu"
@@ -375,12 +371,7 @@ def require_compatible(
     horizon: int,
     feedback: Feedback = PROMPT,
 ) -> None:
-    """Refuse a policy that cannot be played in an environment.
-
-    Raises:
-        ParameterError: if `environment` is not an environment.
-        IncompatibleError: with the reason and what to change.
-    """
+    """Refuse a policy that cannot be played in an environment, and say what to change."""
     if not isinstance(environment, Environment):
         raise ParameterError(
             f"environment = {brief(environment)} is not an environment; make one with "

@@ -15,11 +15,7 @@ laying_out = threading.Lock()  # hold it from `share` until the games are alloca
 
 
 class DeviceMemory:
-    """The memory shared by concurrent groups.
-
-    Args:
-        needed: bytes of the games of all groups.
-    """
+    """The memory shared by concurrent groups, whose games together take `needed` bytes."""
 
     def __init__(self, needed: int) -> None:
         self._needed = needed  # bytes of the games not allocated yet

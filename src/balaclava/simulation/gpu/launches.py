@@ -189,13 +189,7 @@ def consecutive_ranges(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 class LaunchGroup:
-    """Batches that share launches on one stream.
-
-    Args:
-        batches: what to play.
-        memory: shared with concurrent groups.
-        raise_if_stopped: called before compiling; raises an error to stop.
-    """
+    """Batches that share launches on one stream; `memory` is shared with concurrent groups."""
 
     def __init__(
         self,
@@ -295,11 +289,7 @@ class LaunchGroup:
             time.sleep(max(_POLL_SECONDS, min(seconds, _LAUNCH_SECONDS) / _POLLS_PER_LAUNCH))
 
     def _checkpoint_values(self, games: DeviceGames, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pulls [pair, game, arm] and totals [pair, game].
-
-        Raises:
-            PolicyError: if a policy chose an arm that does not exist.
-        """
+        """Pulls [pair, game, arm] and totals [pair, game], if every chosen arm exists."""
         faults, totals, pulls = (
             array.copy_to_host(stream=self._stream)
             for array in (games.faults, games.totals, games.states[device_loop.PULLS])
