@@ -80,7 +80,7 @@ def test_cancelled_decisions_cannot_be_told():
         agent.tell(decision, 1.0)
 
 
-def test_a_lost_first_reward_is_asked_again():
+def test_an_arm_whose_first_reward_was_lost_is_pulled_again():
     agent = bl.policy("ucb1", arms=2).agent()
     first = agent.ask()
     agent.cancel(first)
@@ -128,7 +128,7 @@ def test_restoring_an_unknown_policy():
 
 def test_unregistered_policies_cannot_be_saved():
     class Private(bl.Policy):
-        """Nobody knows it."""
+        """A policy that is not registered."""
 
         name = "nobody"
         kernels = bl.policy("ucb1", arms=2).kernels
@@ -151,12 +151,12 @@ def test_names_cannot_be_taken_twice():
 
         @bl.register
         class Thief(bl.Policy):
-            """Takes a name."""
+            """Registers under a name that is taken."""
 
             name = "ucb1"
 
 
-def test_errors_never_show_the_reward():
+def test_errors_never_contain_the_reward():
     agent = bl.policy("kl-ucb", arms=2).agent()
     with pytest.raises(RewardError) as caught:
         agent.tell(agent.ask(), 1234.5678)
@@ -164,7 +164,7 @@ def test_errors_never_show_the_reward():
     assert "0 to 1" in str(caught.value)
 
 
-def test_four_sentences_while_the_agent_remembers():
+def test_errors_name_how_a_decision_was_closed():
     agent = bl.policy("ucb1", arms=2).agent(patience=10)
     first, second, third = (agent.ask() for _ in range(3))
     agent.tell(first, 1.0)
@@ -186,7 +186,7 @@ def test_four_sentences_while_the_agent_remembers():
 
 
 @pytest.mark.parametrize("wrong", [1, 1.0, True, None, "0.75", b"x", "7-1", "a" * 32 + "-0"])
-def test_what_is_no_decision_is_refused_and_not_repeated(wrong):
+def test_a_value_that_is_not_a_decision_is_refused_and_not_repeated(wrong):
     agent = bl.policy("ucb1", arms=2).agent()
     agent.ask()
     with pytest.raises(DecisionError, match="its id") as caught:
@@ -214,7 +214,7 @@ def test_ids_are_unique_among_agents_and_after_a_restore():
         again.tell(before[0], 1.0)
 
 
-def test_patience_bounds_what_is_open():
+def test_patience_bounds_open_decisions():
     agent = bl.policy("ucb1", arms=2).agent(patience=20)
     first = agent.ask()
     for _ in range(20):
@@ -228,7 +228,7 @@ def test_patience_bounds_what_is_open():
     assert str(status).endswith("given up with decision 1 from now.")
 
 
-def test_patience_is_found():
+def test_patience_is_estimated():
     agent = bl.policy("ucb1", arms=2).agent()
     silent = agent.ask()
     for _ in range(400):
@@ -243,7 +243,7 @@ def test_patience_is_found():
 
 
 def test_patience_follows_delays_that_grow():
-    """All rewards are late by 100 decisions, then by 600: at first they are given up."""
+    """All rewards are 100 decisions late, then 600: the first of these are given up."""
     agent = bl.policy("ucb1", arms=2).agent()
     decisions = [agent.ask() for _ in range(100)]
     while len(decisions) < 400:
@@ -280,7 +280,7 @@ def test_a_late_reward_is_noted_once():
     assert after["reach"] > before["reach"]
 
 
-def test_silence_is_noticed_once():
+def test_a_lack_of_rewards_causes_one_warning():
     agent = bl.policy("ucb1", arms=2).agent()
     for _ in range(1_000):
         agent.ask()
@@ -335,7 +335,7 @@ def test_named_arms():
             bl.policy("ucb1", arms=wrong)
 
 
-def test_names_are_shown_by_results():
+def test_results_display_the_names_of_arms():
     world = bl.environment("bernoulli", means=[0.2, 0.8])
     named = bl.policy("ucb1", arms=["plain", "map"])
     play = {"horizon": 20, "repetitions": 1, "seed": 1}
@@ -351,8 +351,8 @@ def test_copies_are_refused():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_fork_is_noticed(tmp_path):
-    """In a process of its own: pytest's threads must not be there when it splits."""
+def test_a_fork_is_detected(tmp_path):
+    """Runs in a subprocess, so that pytest's threads are not forked."""
     script = """
         import os, balaclava as bl
         from balaclava.errors import ProcessError
@@ -379,7 +379,7 @@ def test_a_fork_is_noticed(tmp_path):
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_a_copy_that_continues_says_so():
+def test_the_guarantee_of_a_copy_names_its_assumption():
     agent = bl.policy("dp-imed", arms=2, epsilon=1.0).agent()
     agent.ask()
     assert not any(
@@ -395,7 +395,7 @@ def test_too_many_arms_for_memory():
         bl.policy("ucb1", arms=10**13).agent()
 
 
-def test_saving_does_not_disturb():
+def test_saving_changes_no_decision():
     agent = agent_with_history()
     before = copy.deepcopy(agent.save())
     assert agent.save() == before

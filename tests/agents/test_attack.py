@@ -1,9 +1,9 @@
-"""An attack on agents: neighbours that differ in one reward, its time, or whether it came at all.
+"""An attack on agents: neighbouring runs differ in one reward, its arrival time, or its arrival.
 
-Two runs get the same answers of all mechanisms. All that an agent displays is recorded and
-compared: decisions, propensities, status, estimates, winners, forecasts, strings, warnings, and its
-answers to an observer who probes decisions whose windows are over. Agents are saved and restored on
-the way. Agents that leak, in ways that are easy to write by mistake, must be detected.
+Both runs get the same answers from all mechanisms. The test records and compares all that an
+agent displays: decisions, propensities, status, estimates, winners, forecasts, strings, warnings,
+and its errors for an observer who probes decisions whose windows have ended. Agents are saved and
+restored in between. The attack must detect agents that leak by an easy mistake.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOUD = {"epsilon": 20.0, "horizon": ROUNDS, "radius_scale": 0.1, "threshold": 0.
 
 
 class Event(NamedTuple):
-    """What happens to a decision after `delay` further ones: its reward comes, or None: cancel."""
+    """An event `delay` decisions after a decision: its reward comes; None: it is cancelled."""
 
     delay: int
     reward: float | None
@@ -41,7 +41,7 @@ class Event(NamedTuple):
 
 
 def private_names() -> list[str]:
-    """The policies that protect everything that is seen of a run."""
+    """The policies whose guarantee covers all that a run displays."""
     return [
         entry.name
         for entry in bl.list_policies()
@@ -57,7 +57,7 @@ def example(name: str) -> bl.Policy:
 
 
 def story(policy: bl.Policy, seed: int) -> list[Event]:
-    """High rewards come at once, low ones late, some never: arrival says all about them."""
+    """High rewards come at once, low ones late, some never: arrival reveals the value."""
     low, high = bounds(policy)
     rng = np.random.default_rng(seed)
     events = []
@@ -70,13 +70,13 @@ def story(policy: bl.Policy, seed: int) -> list[Event]:
 
 
 def bounds(policy: bl.Policy) -> tuple[float, float]:
-    """A low and a high reward that the policy takes, and tells apart."""
+    """A low and a high reward that the policy accepts and distinguishes."""
     low, high = policy.accepts
     return (low, high) if math.isfinite(low) else (-0.1, 2.0)
 
 
 def happen(agent: bl.Agent, decision: bl.Decision, event: Event) -> None:
-    """Tell or cancel; what only the teller hears is not compared."""
+    """Tell or cancel; errors that only the caller sees are not compared."""
     for _ in range(1 + event.again):
         try:
             if event.reward is None:
@@ -88,7 +88,7 @@ def happen(agent: bl.Agent, decision: bl.Decision, event: Event) -> None:
 
 
 def answer(action: Callable[[], Any]) -> str:
-    """What it returns, or what it says where it refuses."""
+    """The returned value, or the text of the error."""
     try:
         return str(action())
     except BalaclavaError as error:
@@ -96,13 +96,13 @@ def answer(action: Callable[[], Any]) -> str:
 
 
 def seen(agent: bl.Agent, decision: bl.Decision) -> list[Any]:
-    """All that an agent shows after a decision; estimates follow from what was released."""
+    """All that an agent displays after a decision; estimates follow from releases."""
     status = agent.status()
     return [decision, status, str(status), repr(agent), agent.policy.released(agent._runner.state)]
 
 
 def judged(agent: bl.Agent) -> list[str]:
-    """What it says of the arms, which takes long to work out."""
+    """Estimates, winner and forecast, which take long to compute."""
     return [
         str(agent.guarantee),
         answer(lambda: agent.estimates(0.9)),
@@ -113,7 +113,7 @@ def judged(agent: bl.Agent) -> list[str]:
 
 
 def probed(agent: bl.Agent, old: bl.Decision) -> list[str]:
-    """What somebody hears who knows an id and tries it after the window."""
+    """The error for an observer who knows an id and tries it after the window."""
     return [
         answer(lambda: agent.tell(old, bounds(agent.policy)[1])),
         answer(lambda: agent.cancel(old.id)),
@@ -129,7 +129,7 @@ def view(
     judge: tuple[int, ...] = (),
     **settling: Any,
 ) -> list[Any]:
-    """Everything that is seen of a run in which these events happen."""
+    """Everything that a run with these events displays."""
 
     def prepared(agent: bl.Agent) -> bl.Agent:
         agent._book.name = f"{len(lines):032x}"  # ids are random; here they must be comparable
@@ -181,16 +181,16 @@ LEAN = ("another reward, later", "it never came", "it was cancelled")
 
 @functools.cache
 def first_run(name: str, place: int, judge: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
-    """The answers of all mechanisms, and the view, that neighbours are compared with."""
+    """The answers of all mechanisms and the view, for comparison with neighbours."""
     policy, recorder = example(name), Recorder(seed=1)
     events = story(policy, place)
     return recorder.tape, view(policy, events, recorder, judge=judge, **windowed(policy))
 
 
 def check_neighbours(name: str, place: int, change: str, judge: tuple[int, ...] = ()) -> int:
-    """Nothing but the inputs of mechanisms, and those within the budget, tells of the change.
+    """Require that the change moves only inputs of mechanisms, within the budget.
 
-    How many mechanisms it has moved.
+    Returns the number of moved mechanisms.
     """
     policy = example(name)
     tape, lines = first_run(name, place, judge)
@@ -212,7 +212,7 @@ def test_neighbours_look_alike(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", private_names())
-def test_neighbours_look_alike_whatever_happened(name, change):
+def test_neighbours_look_alike_at_every_place(name, change):
     """The first decision, one within the first windows, one at a restore, one well after."""
     for place in (0, 30, 35, 60):
         check_neighbours(name, place, change, judge=(40, ROUNDS - 1))
@@ -220,7 +220,7 @@ def test_neighbours_look_alike_whatever_happened(name, change):
 
 @pytest.mark.parametrize("name", ["dp-imed", "dp-se", "dpr-batch-ucb"])
 def test_by_arrival_neighbours_of_the_same_arrival_look_alike(name):
-    """Settled as they arrive, rewards are hidden, and their arrival is not: that is assumed."""
+    """With settle="arrival" the guarantee covers the rewards, not their arrival."""
     policy, recorder = example(name), Recorder(seed=1)
     low, high = bounds(policy)
     events = story(policy, 7)
@@ -235,7 +235,7 @@ def test_by_arrival_neighbours_of_the_same_arrival_look_alike(name):
 def looks_alike(
     policy: bl.Policy, events: list[Event], tape: list[Any], lines: list[Any], **settings: Any
 ) -> bool:
-    """Whether the run is seen as that one; a mechanism asked for something else shows too."""
+    """Whether two runs display the same; a call of another mechanism counts as a difference."""
     try:
         return view(policy, events, Replayer(tape, 0), **settings) == lines
     except Exception:
@@ -331,8 +331,8 @@ LEAKS = (
 
 
 @pytest.mark.parametrize("leak", LEAKS)
-def test_an_agent_that_leaks_is_told_apart(leak):
-    """Each by some change, at the one place where the others are attacked."""
+def test_an_agent_that_leaks_is_detected(leak):
+    """Some change reveals each leak, at the place where the correct agents are attacked."""
     policy = example("dp-imed")
 
     def mutate(agent: bl.Agent) -> None:

@@ -37,7 +37,7 @@ def test_rewards_count_in_the_order_of_decisions_at_the_end_of_their_windows():
     )
 
 
-def test_within_the_window_who_tells_is_told_what_is_wrong():
+def test_within_the_window_errors_say_what_is_wrong():
     agent = bl.policy("ucb1", arms=2).agent(patience=3, settle="window", missing=0.0)
     first, second = agent.ask(), agent.ask()
     agent.tell(first, 1.0)
@@ -48,7 +48,7 @@ def test_within_the_window_who_tells_is_told_what_is_wrong():
         agent.tell(second, 1.0)
 
 
-def test_the_level_of_a_report_may_be_asked_for_whether_or_not_it_came():
+def test_the_report_level_is_available_before_and_after_the_report():
     policy = bl.policy("ldp-ucb-laplace", arms=2, epsilon=1.0)
     agent = policy.agent(patience=4, settle="window", missing=0.0)
     decision = agent.ask()
@@ -60,7 +60,7 @@ def test_the_level_of_a_report_may_be_asked_for_whether_or_not_it_came():
     assert "settle='window'" in str(agent.guarantee.assumptions)  # the operator sees arrivals
 
 
-def test_what_is_promised():
+def test_the_guarantee_says_whether_it_covers_arrival():
     policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
     window = policy.agent(patience=4, settle="window", missing=0.0).guarantee
     assert "whether it arrived at all" in window.neighbours
@@ -73,7 +73,7 @@ def test_what_is_promised():
     assert not bl.policy("ucb1", arms=2).agent().guarantee.private
 
 
-def test_saves_go_on_within_windows():
+def test_a_save_within_windows_is_restored():
     policy = bl.policy("dp-ucb", arms=2, epsilon=1.0)
     settings: dict[str, Any] = {"patience": 6, "settle": "window", "missing": 0.5}
     whole, halved = (policy.agent(seed=4, **settings) for _ in range(2))

@@ -50,8 +50,8 @@ def played(policy: bl.Policy, rounds: int, **options: Any) -> bl.Agent:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_intervals_hold_the_means(name):
-    """One seed each; a correct interval fails here once in 20 policies at the very most."""
+def test_intervals_contain_the_means(name):
+    """One seed each; a correct interval fails here for at most one policy in 20."""
     policy = bl.policy(name, arms=list(MEANS), **SETTINGS[name])
     estimates = played(policy, 1_500).estimates()
     assert [entry.label for entry in estimates] == list(MEANS)
@@ -73,7 +73,7 @@ def offers(policy: bl.Policy) -> bool:
 
 
 def test_every_policy_estimates_or_says_why_not():
-    """By the registry: whatever is added later is under this test, too."""
+    """Covers every registered policy, also those added later."""
     offered = set()
     for policy in (made for entry in bl.list_policies() for made in examples(entry.policy)):
         agent = policy.agent(seed=1)
@@ -96,7 +96,7 @@ def test_every_policy_estimates_or_says_why_not():
         ("ucb1", {}, "no interval is proved"),
     ],
 )
-def test_no_estimates_where_none_can_be_given(name, parameters, why):
+def test_policies_without_estimates_say_why(name, parameters, why):
     agent = bl.policy(name, arms=2, **parameters).agent(seed=1)
     for method in (agent.estimates, agent.winner, agent.remaining):
         with pytest.raises(EstimateError, match=why):
@@ -165,7 +165,7 @@ def test_units_are_those_of_the_rewards():
         assert wide.interval == pytest.approx([-10.0 + 40.0 * x for x in entry.interval])
 
 
-def test_a_winner_is_named_when_it_can_be():
+def test_a_winner_is_named_once_intervals_are_apart():
     policy = bl.policy("dp-imed", arms=list(MEANS), epsilon=2.0, explore=0.5)
     agent = played(policy, 120)
     assert agent.winner() is None
@@ -219,8 +219,8 @@ def test_estimates_are_kept_over_a_save():
     assert str(bl.restore(agent.save()).estimates()) == str(agent.estimates())
 
 
-def test_only_what_was_released_counts():
-    """A raw reward that is in no release changes nothing that is shown."""
+def test_only_released_values_count():
+    """A raw reward that is in no release changes nothing that is displayed."""
     texts = set()
     for last in (0.0, 1.0):
         agent = played(bl.policy("dp-imed", arms=2, epsilon=2.0), 0)
@@ -238,8 +238,8 @@ PRIVATE = [
 ]
 
 
-def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any]]:
-    """What is shown in each round of two lives that differ in one reward, answers being equal."""
+def displays_of_neighbours(policy: bl.Policy, shown: Any, place: int) -> list[list[Any]]:
+    """The display in each round of two runs that differ in one reward, with equal answers."""
     low, high = policy.accepts if policy.rewards == "bounded" else (0.0, 1.0)
     recorder = Recorder(seed=place)
     lines: list[list[Any]] = []
@@ -262,16 +262,16 @@ def neighbours_shown(policy: bl.Policy, shown: Any, place: int) -> list[list[Any
 
 
 @pytest.mark.parametrize("policy", PRIVATE, ids=lambda policy: policy.name)
-def test_what_is_shown_follows_from_what_was_released(policy):
-    """Neighbouring rewards, and the same answers of all mechanisms: any raw number would show."""
+def test_the_display_follows_from_releases(policy):
+    """Neighbouring rewards and the same answers of all mechanisms: a raw number would differ."""
     for place in (0, 5, 40):
-        first, second = neighbours_shown(policy, policy.estimation.read, place)
+        first, second = displays_of_neighbours(policy, policy.estimation.read, place)
         assert first == second
 
 
-def test_a_raw_mean_would_show():
+def test_a_raw_mean_is_detected():
     policy = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01)
-    first, second = neighbours_shown(policy, FROM_TALLY.read, 5)
+    first, second = displays_of_neighbours(policy, FROM_TALLY.read, 5)
     assert first != second
 
 
@@ -288,7 +288,7 @@ def test_rewards_that_never_come_are_not_counted():
         assert entry.interval[0] <= 0.25 + 0.5 * entry.arm <= entry.interval[1]
 
 
-def test_with_windows_the_missing_count():
+def test_with_windows_missing_rewards_count():
     policy = bl.policy("dp-imed", arms=2, epsilon=2.0)
     agent = policy.agent(seed=1, patience=5, settle="window", missing=0.0)
     for t in range(600):
@@ -300,7 +300,7 @@ def test_with_windows_the_missing_count():
     assert all(entry.interval[0] <= 0.5 <= entry.interval[1] for entry in estimates)
 
 
-def test_of_equal_arms_there_is_no_winner():
+def test_equal_arms_have_no_winner():
     assert interval_winner([(0.4, 0.6), (0.4, 0.6)]) is None
     assert interval_winner([(0.4, 0.5), (0.5, 0.6)]) is None
     assert interval_winner([(0.4, 0.49), (0.5, 0.6)]) == 1

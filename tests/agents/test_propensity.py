@@ -27,7 +27,7 @@ def decisions(count, **parameters):
 
 
 def test_first_pulls_come_in_permuted_blocks():
-    """Within a block the next arm is one of those that are left, each as likely."""
+    """Within a block each arm still due is equally likely to be next."""
     first = decisions(15)
     for block in range(0, 15, 3):
         part = first[block : block + 3]
@@ -37,7 +37,7 @@ def test_first_pulls_come_in_permuted_blocks():
     assert len(orders) > 1
 
 
-def test_later_decisions_follow_from_what_was_released():
+def test_later_decisions_follow_from_releases():
     assert all(decision.propensity == 1.0 for decision in decisions(600)[100:])
 
 
@@ -66,7 +66,7 @@ def test_a_holdout_is_even_and_teaches_nothing():
 
 
 @pytest.mark.parametrize("name", ["dp-ftpl-gauss", "lazy-dp-ts", "ucb1"])
-def test_no_chance_is_shown_where_it_is_private_or_not_known(name):
+def test_a_private_or_unknown_chance_is_not_displayed(name):
     policy = bl.policy(
         name,
         arms=3,

@@ -1,4 +1,4 @@
-"""Whole saves are restored. Damaged ones are not, and none ends in an error that is not ours."""
+"""Intact saves are restored; damaged ones raise an error of the package, never another one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_arms_drawn_evenly_survive_a_save(policy):
 
 
 def test_a_batch_without_end_survives_a_save():
-    """After the last batch that fits into the horizon comes one that no run fills."""
+    """The batch after the last one within the horizon never ends."""
     policy = bl.policy(
         "dpr-batch-ucb", arms=2, epsilon=5.0, horizon=100, moment_order=2.0, moment_bound=1.0
     )
@@ -76,7 +76,7 @@ def test_a_batch_without_end_survives_a_save():
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to everything inside."""
+    """The paths to all values inside."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in items:
         yield (*path, key)
@@ -112,7 +112,7 @@ def other_values(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("kind", SAVES)
 def test_every_change_breaks_the_seal(kind):
-    """Each part dropped or changed, the digest left as it was."""
+    """Each part is dropped or changed; the digest is not."""
     saved, count = SAVES[kind], 0
     assert bl.restore(saved).save()["clock"] == 20
     for path in places(saved):
@@ -150,8 +150,8 @@ PHASE = 3  # of an open decision: the policy's own business
 
 
 @pytest.mark.parametrize("kind", SAVES)
-def test_what_makes_no_sense_is_refused_behind_a_fresh_seal(kind):
-    """Each part dropped, or changed to what it cannot be, and the digest computed anew."""
+def test_invalid_parts_with_a_valid_digest_are_refused(kind):
+    """Each part is dropped or made invalid, and the digest is recomputed."""
     saved, accepted, count = SAVES[kind], [], 0
     for path in places(saved):
         damages = [("dropped", changed(saved, path, drop))]
@@ -264,7 +264,7 @@ NONSENSE: dict[str, Callable[[Saved], None]] = {
 
 
 @pytest.mark.parametrize("what", NONSENSE)
-def test_nonsense_is_refused_behind_a_fresh_seal(what):
+def test_invalid_values_with_a_valid_digest_are_refused(what):
     damaged = copy.deepcopy(SAVES["arrival"])
     NONSENSE[what](damaged)
     assert damaged != SAVES["arrival"]
@@ -298,7 +298,7 @@ POOLED = _pooled()
         ("settled", 190),
     ],
 )
-def test_pools_that_cannot_be(name, value):
+def test_invalid_pools_are_refused(name, value):
     damaged = copy.deepcopy(POOLED)
     (found,) = (key for key in damaged["state"] if key.rpartition(".")[2] == name)
     with_value(found, value)(damaged)
@@ -309,7 +309,7 @@ def test_pools_that_cannot_be(name, value):
 
 
 def _played(name: str, **parameters: Any) -> Saved:
-    """Saved after 90 decisions, some of which are open, some cancelled."""
+    """A save after 90 decisions; some are open, some cancelled."""
     agent = bl.policy(name, arms=3, **parameters).agent(seed=1)
     for number in range(90):
         decision = agent.ask()
@@ -333,8 +333,8 @@ PLAYED = {
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_what_was_played_is_restored(name):
-    """Nothing in a state that was played is out of its range."""
+def test_a_played_state_is_restored(name):
+    """Every value of a played state is in its range."""
     assert bl.restore(PLAYED[name]).save()["state"] == PLAYED[name]["state"]
 
 
@@ -367,7 +367,7 @@ def test_what_was_played_is_restored(name):
         ("dpr-batch-ucb", "widths", -1.0),
     ],
 )
-def test_states_that_cannot_be(policy, name, value):
+def test_invalid_states_are_refused(policy, name, value):
     damaged = copy.deepcopy(PLAYED[policy])
     with_value(name, value)(damaged)
     damaged["digest"] = content_digest(damaged)
@@ -384,7 +384,7 @@ def test_states_that_cannot_be(policy, name, value):
     ],
     ids=["a smaller epsilon", "no seed", "no window"],
 )
-def test_what_would_look_better_than_it_is_breaks_the_seal(change):
+def test_changes_that_flatter_the_agent_break_the_seal(change):
     damaged = copy.deepcopy(SAVES["window"])
     change(damaged)
     with pytest.raises(SavedStateError, match="digest does not match"):
@@ -402,13 +402,13 @@ def learn_by_index(params, state, t, arm, reward, phase, rng):
 
 
 class FailsInside(bl.Policy):
-    """Kernels that fail, with a reward in the words of the failure."""
+    """Kernels that fail with a reward in the text of the error."""
 
     name = "fails-inside"
     kernels = bl.Kernels(begin_tally, choose_by_sum, learn_by_index)
 
 
-def test_kernels_that_fail_end_in_an_error_of_ours_that_tells_nothing():
+def test_the_error_of_a_failed_kernel_contains_no_reward():
     agent = FailsInside(arms=2).agent(seed=1)
     first, _ = agent.ask(), agent.ask()
     with pytest.raises(PolicyError, match="failed in round 1 with a IndexError") as error:

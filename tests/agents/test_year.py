@@ -16,7 +16,7 @@ PATIENCE = 60  # decisions; about ten come in a day
 
 
 class Year:
-    """What happens to an agent's decisions, and what its policy should have learned of them."""
+    """The events of an agent's decisions, and what its policy must have learned from them."""
 
     def __init__(self, days: int, seed: int, **settling: Any) -> None:
         self.rng = np.random.default_rng(seed)
@@ -32,7 +32,7 @@ class Year:
             self.day()
 
     def listen(self) -> None:
-        """Write down what is handed to the policy."""
+        """Record what the policy learns."""
         learn = self.agent._delivery._learn
 
         def heard(entry: Any, observation: Any) -> None:
@@ -42,7 +42,7 @@ class Year:
         self.agent._delivery._learn = heard
 
     def day(self) -> None:
-        """Ten decisions or so, and in the night, one in three, a restart."""
+        """About ten decisions; then, with chance 1/3, a restart."""
         for _ in range(int(self.rng.poisson(10))):
             decision = self.agent.ask()
             self.decisions.append(decision)
@@ -56,7 +56,7 @@ class Year:
             self.listen()
 
     def events(self, made: int, arm: int) -> list[tuple[int, float | None]]:
-        """When its reward comes: late, or never, or twice; or that it is cancelled."""
+        """The events of a decision: its reward comes late, never or twice; or it is cancelled."""
         reward = float(self.rng.random() < MEANS[arm])
         late = made + int(self.rng.geometric(1 / 20)) - 1
         chance = self.rng.random()
@@ -68,7 +68,7 @@ class Year:
         return [(late, reward)] + ([(late + int(self.rng.integers(0, 90)), reward)] * twice)
 
     def happen(self, number: int, event: float | None) -> None:
-        """Tell or cancel, and expect the first of all in time to count."""
+        """Tell or cancel; the first event in time must count."""
         decision, waited = self.decisions[number - 1], len(self.decisions) - number
         try:
             if event is None:

@@ -1,4 +1,4 @@
-"""`bl.audit`: verdicts, reports, and what it refuses."""
+"""`bl.audit`: verdicts, reports and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_exp3_leaks_and_says_so():
 
 
 def private_policies():
-    """Every example of every registered policy that claims anything."""
+    """Every example of every registered private policy."""
     for entry in bl.list_policies():
         if entry.policy.model != "none" and entry.name != "random":  # which no reward moves
             for number, policy in enumerate(examples(entry.policy)):
@@ -102,7 +102,7 @@ def test_only_policies_can_be_audited():
         bl.audit("dp-se")
 
 
-def test_ctrl_c_among_the_games_ends_the_replay_too():
+def test_ctrl_c_during_the_games_ends_the_replay_too():
     ends = []
 
     def proof(ended):
@@ -118,7 +118,7 @@ def test_ctrl_c_among_the_games_ends_the_replay_too():
     assert ends == ["proof"]
 
 
-def test_an_error_of_the_replay_is_said_before_one_of_the_games():
+def test_an_error_of_the_replay_precedes_one_of_the_games():
     def proof(ended):
         raise PrivacyError("of the replay")
 

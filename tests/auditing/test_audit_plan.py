@@ -15,7 +15,7 @@ def test_long_phases_are_shortened_by_radius_scale():
 
 
 def test_games_last_beyond_the_first_release():
-    """Also where that comes late and the policy knows no horizon: else nothing could be seen."""
+    """Also if the release is late and the policy has no horizon; otherwise games reveal nothing."""
     plan = plan_games(bl.policy("dp-imed", arms=2, epsilon=0.1))
     assert plan.rounds > 600  # two first batches of 300 pulls
     assert plan.long_rounds == plan.rounds

@@ -1,4 +1,4 @@
-"""Rare answers: far out, but within the law of their mechanism."""
+"""Rare answers: extreme, but within the law of their mechanism."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rare_answers(release, *arguments):
     return np.array(answers)
 
 
-def test_rare_answers_are_far_out_repeated_bare_and_about_the_numbers_of_the_code():
+def test_rare_answers_are_extreme_repeated_noiseless_or_near_constants_of_the_code():
     answers = rare_answers(laplace_release, 3.0, 1.0, 1.0)
     assert answers.max() > 100.0
     assert answers.min() < -100.0

@@ -1,4 +1,4 @@
-"""Bounds from two samples hold as often as they say."""
+"""Bounds from two samples have the stated coverage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from balaclava.auditing.two_sample_bounds import best_threshold, epsilon_lower, log_wealth
 
 
-def test_the_bound_holds_as_often_as_it_says():
+def test_the_bound_has_the_stated_coverage():
     """At a ratio of e^1 exactly, at most 5 % of 4,000 samples exceed 1 (plus 3 sd)."""
     rng = np.random.default_rng(0)
     n, p = 2_000, 0.4
@@ -19,7 +19,7 @@ def test_the_bound_holds_as_often_as_it_says():
     assert np.mean(epsilon_lower(left, right, n, 0.0, 0.05) > 1.0) <= 0.05 + 3 * 0.0035
 
 
-def test_delta_is_taken_off():
+def test_delta_is_subtracted():
     without = epsilon_lower(500, 100, 1_000, 0.0, 0.05)
     assert epsilon_lower(500, 100, 1_000, 0.1, 0.05) < without
     assert epsilon_lower(500, 100, 1_000, 0.9, 0.05) == 0.0

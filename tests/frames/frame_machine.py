@@ -1,7 +1,7 @@
 """Random orders of ask, tell, give up, save and restore, with a model of where each reward is.
 
-A reward is a whole number that no other has, so that a sum tells which rewards are in it. The model
-keeps the rewards by arm and phase; a frame may release each of these groups once, and whole.
+Rewards are random whole numbers, so a sum identifies its rewards. The model keeps them in groups,
+by arm and phase; a frame may release each group once, and only all of it.
 """
 
 import json
@@ -20,7 +20,7 @@ LARGEST = 2**20  # a reward: sums of thousands are exact
 
 
 class Params(NamedTuple):
-    """What the frames ask of a policy's parameters."""
+    """The parameters that frames need."""
 
     arms: int
     explore: float
@@ -56,7 +56,7 @@ class FrameMachine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def learn(self, arm: int, phase: int, reward: float | None) -> None:
-        """Tell a reward, or, with None, give the decision up."""
+        """Tell a reward; with None, give up the decision."""
         raise NotImplementedError
 
     def is_kept(self, arm: int, phase: int) -> bool:
@@ -64,11 +64,11 @@ class FrameMachine(RuleBasedStateMachine):
         return phase != UNLEARNED
 
     def is_over(self) -> bool:
-        """Whether nothing more is released, ever."""
+        """Whether there are no further releases."""
         return False
 
     def pick(self, options: Any) -> Any:
-        """One of the options, alike."""
+        """One of the options, each equally likely."""
         return options[self.luck.integers(len(options))]
 
     @rule(times=st.integers(1, 12))
@@ -102,7 +102,7 @@ class FrameMachine(RuleBasedStateMachine):
         self.learn(arm, phase, reward)
 
     def release(self, arm: int, phase: int, total: float, rewards: int) -> None:
-        """A sum is released: all of one group, and for the first time."""
+        """Require the sum of a whole group, which was not released before."""
         group = self.groups[arm, phase]
         assert not group.released
         assert group.open == 0
@@ -121,7 +121,7 @@ class FrameMachine(RuleBasedStateMachine):
         self.has_no_fault()
 
     def teardown(self) -> None:
-        """Go on at random for long; then, once all rewards have come, releases go on."""
+        """Continue at random; then require further releases once all rewards have come."""
         if not hasattr(self, "state"):
             return
         for _ in range(20):

@@ -24,7 +24,7 @@ from tests.frames.frame_machine import LARGEST, FrameMachine, Params, generator
 
 
 class EpochsMachine(FrameMachine):
-    """An elimination policy with epochs and radii at will."""
+    """An elimination policy with random epochs and radii."""
 
     @initialize(
         arms=st.integers(1, 6),
@@ -80,7 +80,7 @@ class EpochsMachine(FrameMachine):
         end_epoch(state, self.luck.integers(1, 5))
 
     @invariant()
-    def rows_hold_what_was_told(self):
+    def rows_hold_the_rewards(self):
         state = self.state
         for (arm, epoch), group in self.groups.items():
             if not group.released and is_learned(state, arm, epoch):
@@ -102,7 +102,7 @@ class EpochsMachine(FrameMachine):
 
     def checks(self):
         super().checks()
-        self.rows_hold_what_was_told()
+        self.rows_hold_the_rewards()
         self.awaited_decisions_add_up()
         self.the_best_arm_stays()
 

@@ -31,7 +31,7 @@ ROWS = 4
 
 
 class PoolsMachine(FrameMachine):
-    """A policy on pools that chooses at will."""
+    """A policy on pools that chooses at random."""
 
     @initialize(
         arms=st.integers(1, 4),
@@ -94,7 +94,7 @@ class PoolsMachine(FrameMachine):
         self.rows_hold_what_was_told()
 
     def teardown(self):
-        """With no decision open, only a batch that is not fully asked is without its release."""
+        """Once no decision is open, every fully asked batch is released."""
         super().teardown()
         for (arm, phase), group in self.groups.items():
             if not group.released and group.rewards:

@@ -8,10 +8,10 @@ are played on the same problem and the distributions of their regrets are compar
     python -m tests.oracles.agreement --quick    # 20,000 rounds, 40 runs
     python -m tests.oracles.agreement dp-imed    # these policies only
 
-Two verdicts stand side by side, for a mean hides what a distribution shows. z is the difference of
-the means in combined standard errors; where a few runs lock in to a wrong arm, those runs own both
-the mean and its error and z says little. The p-values of Kolmogorov-Smirnov and of Mann-Whitney
-ask about all runs alike. A row agrees when |z| <= 4 and both p-values are above 1e-4.
+There are two verdicts. z is the difference of the means in combined standard errors. If a few runs
+lock in to a wrong arm, they dominate the mean and its error, and z says little. The p-values of
+Kolmogorov-Smirnov and of Mann-Whitney compare the whole distributions. A row agrees when |z| <= 4
+and both p-values are above 1e-4.
 """
 
 # ruff: noqa: NPY002 (numba's own generator, so as to share no stream with the package)
@@ -71,7 +71,7 @@ def clip01(x):
 
 @loop
 def block(mean, pulls):
-    """The sum of that many rewards of an arm."""
+    """The sum of a number of rewards of an arm."""
     total = 0.0
     for _ in range(pulls):
         total += coin(mean)
@@ -547,7 +547,7 @@ def ldp_ucb(means, horizon, epsilon, by_laplace, seed):
 
 @dataclass(frozen=True)
 class Case:
-    """One policy at one setting: as the package takes it, and as the loop above takes it."""
+    """One policy at one setting, with its parameters in the package and in the loop above."""
 
     policy: str
     epsilon: float
@@ -567,7 +567,7 @@ class Case:
 
     @property
     def seed(self) -> int:
-        """Its own: cases that met the same rewards would err to the same side."""
+        """One seed a case: with the same rewards, cases would err to the same side."""
         return zlib.crc32(f"{self.policy} {self.setting}".encode()) >> 1
 
     def ours(self, horizon: int, runs: int, workers: int = 2) -> np.ndarray:
@@ -744,7 +744,7 @@ class Agreement(NamedTuple):
 
 
 def compare(ours: np.ndarray, theirs: np.ndarray) -> Agreement:
-    """Two samples of final regrets, set side by side."""
+    """Compare two samples of final regrets."""
     both = [np.round(sample, 6) for sample in (ours, theirs)]  # one regret, summed in two orders
     means = tuple(float(sample.mean()) for sample in both)
     errors = tuple(float(sample.std(ddof=1) / math.sqrt(sample.size)) for sample in both)

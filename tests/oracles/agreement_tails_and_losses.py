@@ -6,9 +6,9 @@ in plain loops with their own random streams, and both are played on the same pr
     python -m tests.oracles.agreement_tails_and_losses            # every case, some fifteen minutes
     python -m tests.oracles.agreement_tails_and_losses dpr-se     # these policies only
 
-A row agrees when |z| <= 4 and the p-values are above 1e-4. To those of `agreement.py` comes one of
-Brown and Forsythe about the spread: noise of half the size moves the mean regret of exp3 and exp4
-by less than its error, and halves its standard deviation.
+A row agrees when |z| <= 4 and the p-values are above 1e-4. Besides those of `agreement.py`,
+Brown and Forsythe's test compares the spread. Noise of half the size moves the mean regret of exp3
+and exp4 by less than its error, but halves its standard deviation.
 """
 
 from __future__ import annotations
@@ -481,7 +481,7 @@ def advised(losses: dict[str, Any], advice: list[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """One policy at one setting: as the package takes it, and as the loop above takes it."""
+    """One policy at one setting, with its parameters in the package and in the loop above."""
 
     policy: str
     horizon: int
@@ -497,7 +497,7 @@ class Case:
 
     @property
     def seed(self) -> int:
-        """Its own: cases that met the same rewards would err to the same side."""
+        """One seed a case: with the same rewards, cases would err to the same side."""
         return zlib.crc32(f"{self.policy} {self.setting}".encode()) >> 1
 
     def environment(self) -> Any:
@@ -564,7 +564,7 @@ class Case:
         return None, float(np.einsum("tnk,tk->n", followed, each).min())
 
     def arguments(self) -> tuple[Any, ...]:
-        """What the loop takes, less the random stream, by the published rules."""
+        """The arguments of the loop, by the published rules, without the random stream."""
         problem, advice = _problem(self.world, self.horizon)
         T, o = self.horizon, self.options
         epsilon, scale = float(o.get("epsilon", math.inf)), float(o.get("radius_scale", 1.0))
@@ -682,7 +682,7 @@ def _short(x: Any) -> str:
 
 
 def _said(world: dict[str, Any]) -> str:
-    """The world in a few words."""
+    """A short description of the world."""
     if "inner" in world:
         return f"{_said(world['inner'])} + {world['fraction']:g} at {world['outliers']['value']:g}"
     if "advice" in world:

@@ -53,7 +53,7 @@ def agree(case: Case, horizon: int, runs: int) -> None:
 
 
 def test_every_second_implementation_is_compared() -> None:
-    """A policy may have its own in its own test: this is no list of policies to keep."""
+    """A policy may have its second implementation in its own test instead."""
     bounded = {e.name for e in bl.list_policies() if ".bounded." in e[1].__module__}
     assert set(LOOPS) <= bounded
     assert set(LOOPS) == {case.policy for case, _ in SMALL} == {case.policy for case in CASES}
@@ -81,7 +81,7 @@ def test_a_policy_agrees_at_every_setting(case: Case) -> None:
     agree(case, 20_000, 40)
 
 
-def test_the_comparison_tells_a_wrong_policy_from_a_right_one() -> None:
+def test_the_comparison_detects_a_wrong_policy() -> None:
     right = Case("dp-ftpl-new", 1, 0.01)
     wrong = Case("dp-ftpl-new", 0.37, 0.01)  # as if the noise were 2.7 times too large
     assert compare(right.ours(2_000, RUNS), right.independent(2_000, RUNS)).agrees

@@ -150,7 +150,7 @@ def test_the_radius_of_one_batch_is_the_least_that_the_rule_gives(
 
 
 def rates_of(policy: Any) -> dict[str, float]:
-    """The rates that a policy for losses plays with, whatever it is wrapped in."""
+    """The rates of a policy for losses, also inside a conversion."""
     constants = policy.constants()
     constants = getattr(constants, "inner", constants)
     rates = dict(getattr(constants, "base", constants)._asdict())
@@ -167,7 +167,7 @@ LOSSES = [one for one in CASES if one.policy in OF_LOSSES]
 
 @pytest.mark.parametrize("one", LOSSES, ids=[f"{one.policy} {one.setting}" for one in LOSSES])
 def test_the_rates_are_those_of_the_second_implementation(one: Case) -> None:
-    """Regrets say little about some of them: a noise half as large, a gamma a tenth larger."""
+    """Regret hardly depends on some: noise half as large, or gamma 10 % larger."""
     rates, given = rates_of(one.made()), one.arguments()
     match LOOPS[one.policy].__name__:
         case "exp3":
@@ -190,7 +190,7 @@ def test_the_rates_are_those_of_the_second_implementation(one: Case) -> None:
     assert {name: rates[name] for name in wanted} == pytest.approx(wanted, rel=1e-12)
 
 
-def test_the_comparison_tells_noise_of_half_the_size() -> None:
+def test_the_comparison_detects_noise_of_half_the_size() -> None:
     right = case("ldp-exp3", 2_000, 200, THREE, epsilon=0.5, rate=10.0)
     *start, noise, eta, gamma, anytime = right.arguments()
     wrong = (*start, noise / 2, eta, gamma, anytime)

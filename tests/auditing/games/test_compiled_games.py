@@ -17,7 +17,7 @@ def test_tail_counts():
 
 
 def test_rounds_without_a_draw_are_played_once() -> None:
-    """The same games, to the last one, as when each is played from its beginning."""
+    """All games are the same as when each is played from its beginning."""
     policy = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01)
     rounds, probes = 2 * policy.start_phase + 3, np.array([5, 2 * policy.start_phase + 3])
     rewards = np.linspace(0.0, 1.0, 2 * rounds).reshape(rounds, 2)

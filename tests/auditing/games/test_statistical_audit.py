@@ -11,8 +11,8 @@ from tests.oracles.violators import PROVED_CONTROLS
 
 @pytest.mark.slow
 @pytest.mark.statistical
-def test_a_tight_claim_is_found_tight():
-    """One release, seen plainly: the bound must come within a tenth of the claim."""
+def test_the_bound_of_a_tight_claim_is_tight():
+    """One release that decisions reveal: the bound must be within 10 % of the claim."""
     policy = PROVED_CONTROLS["one-release"].policy
     found = audit_statistically(
         GameSetting(policy, 0.0, 16, 2), 1.0, trials=60_000, confidence=0.95

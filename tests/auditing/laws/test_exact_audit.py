@@ -1,4 +1,4 @@
-"""The exact audit: closed forms, what they find, and violators that they catch."""
+"""The exact audit: closed forms, verdicts, and violators that it detects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_truncated_laplace_divergence_is_exactly_delta(epsilon, delta, shift):
 
 
 def test_half_lines_are_not_all_events():
-    """Uniform on [0, 1] against its two halves pushed outwards: a half-line sees half of it."""
+    """Uniform on [0, 1] against its two halves pushed outwards: a half-line detects half of it."""
     spread = stats.uniform(-0.25, 1.5)
     found = hockey_stick(stats.uniform(0, 1), spread, 0.0)
     assert found.delta == pytest.approx(1 / 3, rel=1e-6)
@@ -112,7 +112,7 @@ class HalfTheNoise(DPFTPLNew):
 
 
 class NoNoise(DPFTPLNew):
-    """Next to no noise."""
+    """Almost no noise."""
 
     name = "no-noise"
 

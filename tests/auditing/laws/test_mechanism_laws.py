@@ -1,4 +1,4 @@
-"""The test of laws: draws that do not follow a declared or fitting law are caught."""
+"""The test of laws: draws that do not follow the declared law are detected."""
 
 from __future__ import annotations
 

@@ -13,6 +13,6 @@ def test_a_scan_finds_the_round_from_which_raw_sums_decide():
     assert scan_for_leaks(VIOLATORS["raw-after-5000"].policy, 0, math.inf)[0] == 5001
 
 
-def test_a_scan_finds_nothing_where_all_goes_through_mechanisms():
+def test_a_scan_finds_nothing_if_all_rewards_pass_through_mechanisms():
     policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
     assert scan_for_leaks(policy, 0, math.inf) == []

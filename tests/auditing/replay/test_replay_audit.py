@@ -1,4 +1,4 @@
-"""The replay audit: what it finds, and its words."""
+"""The replay audit: its verdicts and texts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def replayed(policy, pairs):
 @pytest.mark.parametrize("name", ["dp-linucb", "dp-lin-ts"])
 @pytest.mark.parametrize("delta", [1e-3, 0.0])
 def test_the_proof_of_contextual_policies_holds_on_real_runs(name, delta):
-    """And the loss is the whole claim: practice contexts are as long as they may be."""
+    """The loss is the whole claim, because practice contexts have the largest norm allowed."""
     policy = bl.policy(
         name, arms=2, features=2, epsilon=1.0, delta=delta, first_episode=6, outstanding=64
     )
@@ -43,7 +43,7 @@ def test_the_proof_of_contextual_policies_holds_on_real_runs(name, delta):
     assert found.epsilon == pytest.approx(1.0, rel=1e-4)
 
 
-def test_the_natural_log_tree_costs_what_was_computed():
+def test_the_natural_log_tree_costs_the_computed_loss():
     policy = VIOLATORS["natural-log-tree"].policy
     found = audit_by_replay(policy, policy.guarantee, rounds=ROUNDS, pairs=500, seed=1)
     # Round 2 is the second item of an arm or the first of another: up to 7 nodes of 1/log(64).
@@ -88,7 +88,7 @@ def choose_and_count_twice(params, state, t, context, rng):
 
 
 class CountsTwice(bl.Policy):
-    "Counts each decision twice, which no saved agent may."
+    "Counts each decision twice, which a restore refuses."
 
     name = "counts-twice"
     model, scope = "central", "trajectory"
@@ -135,7 +135,7 @@ def agent_decisions(policy, script, rng, rewards, rounds):
 
 
 @pytest.mark.parametrize("name", [*LIVE, "dp-exp4"])
-def test_a_reward_costs_epsilon_once_whatever_becomes_of_the_others(name):
+def test_a_reward_costs_epsilon_once_in_any_order_of_the_others(name):
     policy = examples(POLICIES.classes()[name])[0]
     if name == "dp-exp4":  # with room for so few notes that some are pushed out
         policy = type(policy).create({**policy.parameters, "outstanding": 2})

@@ -109,7 +109,7 @@ class Exp3(BoundedPolicy):
 
 
 def once_more_near_the_middle(params, state, rng):
-    """Release; if the answer is within 0.1 of 3, release once more; all that leaves is "above 3".
+    """Release; if the answer is within 0.1 of 3, release once more; only "above 3" is displayed.
 
     On a tape with both releases the sum is twice the epsilon of one. But a second one is rare: a
     chance p <= 0.05 of it adds log((1 + p e^epsilon) / (1 + p)) < 0.07 to an epsilon of 1/1.1.
@@ -123,7 +123,7 @@ def once_more_near_the_middle(params, state, rng):
 
 
 def noisy_maximum(params, state, rng):
-    """Only which is largest leaves: a reward moves all scores, and costs epsilon once.
+    """Only the largest is displayed: a reward moves all scores, and costs epsilon once.
 
     Each score moves by at most 1, so noise of scale 2 / epsilon is enough for the maximum.
     """
@@ -175,7 +175,7 @@ def exponential(params, state, rng):
 
 
 def noise_apart(params, state, rng):
-    """The mechanism is asked for noise alone, which is then added: the same law."""
+    """The mechanism draws noise alone, which the policy adds: the same law."""
     for arm in range(params.arms):
         noise = laplace_release(rng, 0.0, 1.0, params.epsilon)
         state.scores[arm] = state.sums[arm] + noise
@@ -201,7 +201,7 @@ def two_halves(params, state, rng):
 
 
 def modest_sums(params, state, rng):
-    """Declares twice what a reward moves, and twice the epsilon: the noise is the same."""
+    """Declares twice the sensitivity and twice the epsilon: the noise is the same."""
     for arm in range(params.arms):
         state.scores[arm] = laplace_release(rng, state.sums[arm], 2.0, 2.0 * params.epsilon)
 
@@ -346,7 +346,7 @@ def looked_up(params, state, rng):
 
 
 def redrawn_afterwards(params, state, t, context, arm, phase, rng):
-    """Thompson-like play about what was released: nothing raw."""
+    """Thompson-like draws about released values only."""
     if phase < 0 or 2 * state.asked[0] <= state.length[0]:
         return arm, phase
     best, highest = 0, -math.inf

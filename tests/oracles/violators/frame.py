@@ -139,7 +139,7 @@ def frame(pick=as_picked, keep=as_told, score=noisy, lose=nothing):
 
 @dataclass(frozen=True)
 class Violator:
-    """A policy with a mistake, or a control without one, and how the audit is to judge it."""
+    """A policy with a mistake, or a control without one, and the required verdict."""
 
     name: str
     mistake: str  # in one line; for a control, why it is correct

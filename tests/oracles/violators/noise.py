@@ -101,7 +101,7 @@ def scaled_budget(params, state, rng):
 
 
 class Forgetful(PrivateBoundedPolicy):
-    """Has ten times the epsilon from the second time on, as after a restore."""
+    """Uses ten times the epsilon from the second call on, as after a restore."""
 
     asked = 0
 

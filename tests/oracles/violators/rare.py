@@ -65,7 +65,7 @@ def raw_after_a_window(params, state, rng):
 
 
 def report_as_it_is(params, state, t, arm, reward, phase, rng):
-    """A coin of its own for each reward; after seven that lied for 0 comes a raw one."""
+    """Draw a report of 0 for each reward; after four false ones in a row, note the raw reward."""
     report = bernoulli_report(rng, 0.0, 3.0)
     state.notes[0] = state.notes[0] + 1.0 if report == 1.0 else 0.0
     if state.notes[0] >= 4.0:
@@ -78,7 +78,7 @@ def shows_the_last(params, state, t, context, arm, phase, rng):
 
 
 def by_luck(params, state, t, context, arm, phase, rng):
-    """One decision in ten thousand goes by raw sums."""
+    """One decision in ten thousand follows from raw sums."""
     if rng.random() < 1e-4:
         return (0 if state.raw[0] > state.raw[1] else 1), phase
     return arm, phase

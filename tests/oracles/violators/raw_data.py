@@ -271,7 +271,7 @@ def note_late(params, state, t, arm, reward, phase, rng):
 
 
 def late_shows(params, state, t, context, arm, phase, rng):
-    """A reward that comes out of order decides by itself."""
+    """A reward that comes out of order determines the decision."""
     return (1 - arm, phase) if state.notes[1] > 0.9 and t % 7 == 5 else (arm, phase)
 
 
@@ -343,7 +343,7 @@ def raw_chances(policy, state):
 
 
 def raw_releases(policy, state):
-    """Calls released what is not."""
+    """Declares raw values as released."""
     return [ArmRelease(arm, LENGTH, state.sums[arm], 1, 1) for arm in range(policy.arms)]
 
 

@@ -1,4 +1,4 @@
-"""Local policies whose reports tell more than they claim."""
+"""Local policies whose reports reveal more than they claim."""
 
 from __future__ import annotations
 

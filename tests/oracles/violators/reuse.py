@@ -58,7 +58,7 @@ def cancel_releases_early(params, state, t, arm, phase, rng):
 
 
 def decayed(params, state, rng):
-    """Half of an arm's sum goes on into the next batch: its rewards cost twice epsilon."""
+    """Half of an arm's sum is carried into the next batch: its rewards cost twice epsilon."""
     for arm in range(params.arms):
         total = state.sums[arm] + state.notes[arm]
         state.scores[arm] = laplace_release(rng, total, 1.0, params.epsilon)
