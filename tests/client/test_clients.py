@@ -104,7 +104,7 @@ def test_patience_ends() -> None:
     _, end = play([answer(503, BUSY, retry_after="60")], patience=3.0)
     assert "after 1 attempt:" in str(end)
     _, end = play([CUT] * 99, calls.reward("d", "value", 0.731058), patience=1.0)
-    assert "send the same again later" in str(end)
+    assert "send the same request again later" in str(end)
     assert "731058" not in str(end)
 
 

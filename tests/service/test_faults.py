@@ -187,7 +187,7 @@ def test_a_database_that_does_not_answer(open_service: Opener, monkeypatch: Any)
     assert (len(futures), set(refusals)) == (50, {(503, 1)})
     monkeypatch.setattr("balaclava.service.service.ANSWER_SECONDS", 0.05)
     monkeypatch.setattr(writer, "MOST_WAITING", 51)
-    with pytest.raises(Problem, match="timeout of the database") as late:
+    with pytest.raises(Problem, match="did not answer in time") as late:
         asyncio.run(service.decide("shop", 1, None, None))
     assert (late.value.status, late.value.retry_after) == (503, 5)
     release.set()

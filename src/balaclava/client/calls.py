@@ -80,7 +80,7 @@ def nothing(document: Any) -> None:
 def decide(
     experiment: str, person: str | None, request_id: str | None, count: int
 ) -> Call[list[ServiceDecision]]:
-    """Ask for decisions under one request_id, generated if the caller gives none."""
+    """Request decisions under a request_id, generated if the caller gives none."""
     body: Document = {"request_id": request_id or secrets.token_urlsafe(16), "count": count}
     if person is not None:
         body["person"] = person

@@ -287,7 +287,7 @@ class ServiceCalls:
 
     @endpoint
     def finish(self, experiment: str) -> Exchange[Document]:
-        """Serve the winner from now on, without learning. This cannot be undone.
+        """Stop learning, and serve the winner, or else the leader. This cannot be undone.
 
         Args:
             experiment: Its name.
@@ -367,7 +367,7 @@ class ServiceCalls:
             label: What the key is for.
 
         Returns:
-            The document with the key, which the service does not return again.
+            The document with the key. The service does not return it again.
         """
         body = {"role": role, "label": label}
         path = calls.path("keys")

@@ -101,7 +101,7 @@ def _unavailable(
 ) -> ServiceUnavailableError:
     status = getattr(outcome, "status_code", 0)
     why = (_detail(outcome) if status else "") or str(outcome) or type(outcome).__name__
-    advice = "send the same again later: it counts once"
+    advice = "send the same request again later; it counts once"
     if isinstance(call.body, dict) and "request_id" in call.body:
         advice = f"retry later with request_id={call.body['request_id']!r}"
     times = "1 attempt" if sent == 1 else f"{sent} attempts"

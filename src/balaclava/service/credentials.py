@@ -63,7 +63,7 @@ def is_decision_id(text: str) -> bool:
 
 
 class Vault:
-    """The secret key outside the database: digests of persons, signatures of sessions."""
+    """The secret key, outside the database: it digests persons and signs sessions."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key

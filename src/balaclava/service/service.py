@@ -239,9 +239,8 @@ class Service:
         experiment = self.committed(name)
         mine = snapshots.c.experiment == experiment.id
         with self.storage.reading() as connection:
-            ids = list(
-                connection.scalars(select(snapshots.c.id).where(mine).order_by(snapshots.c.id))
-            )
+            stored = select(snapshots.c.id).where(mine).order_by(snapshots.c.id)
+            ids = list(connection.scalars(stored))
             step = max(1, -(-len(ids) // max(points - 1, 1)))
             chosen = sorted({*ids[::step], *ids[-1:]})
             wanted = select(snapshots).where(snapshots.c.id.in_(chosen)).order_by(snapshots.c.id)
@@ -273,12 +272,11 @@ class Service:
             row = connection.execute(wanted).first()
         if row is None:
             raise Problem(404, "this decision does not exist")
-        state = "rewarded" if row.kind is not None else STATES[row.state]
         return {
             "decision_id": row.id,
             "experiment": row.name,
             "arm": row.arm,
-            "state": state,
+            "state": "rewarded" if row.kind is not None else STATES[row.state],
             "made": row.made,
             "closes": row.closes,
         }

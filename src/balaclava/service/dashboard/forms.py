@@ -1,7 +1,7 @@
 """Form handlers: log in and out, change an experiment's state, create and revoke keys.
 
-Each form needs its page's CSRF token. Each change has a confirmation
-page, so that it works without JavaScript.
+Each form needs its page's CSRF token. Each change has a confirmation page, so that it works without
+JavaScript.
 """
 
 from __future__ import annotations

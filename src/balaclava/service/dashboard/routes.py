@@ -124,8 +124,7 @@ def _add_experiments(routes: APIRouter, service: Service, pages: PageRenderer, a
 
     @routes.get("/experiments/{name}/charts")
     def experiment_charts(request: Request, name: str) -> Response:
-        session = auth.reader(request)
-        return pages.page(request, "charts_live.html", session, values.charts(name))
+        return pages.page(request, "charts_live.html", auth.reader(request), values.charts(name))
 
 
 def _add_files_and_ledger(

@@ -117,10 +117,9 @@ class ServedExperiment:
         """Whether an ended window is not closed yet."""
         return self.next_due is not None and self.next_due <= self.counters.time
 
-    def advance_clock(self, now: float) -> float:
-        """Move the experiment's time to `now`, never back; returns it."""
+    def advance_clock(self, now: float) -> None:
+        """Move the experiment's time to `now`, never back."""
         self.counters.time = max(self.counters.time, now)
-        return self.counters.time
 
     # Decisions
 

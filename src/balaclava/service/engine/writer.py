@@ -27,7 +27,7 @@ _MOST_PER_COMMIT = 10_000
 _MOST_JOBS = 512  # jobs per commit
 # Seconds
 _TICK = 0.5  # between two searches for ended windows
-_IDLE = 0.02  # without a job, after which commits are confirmed in the ledger
+_IDLE = 0.02  # without a job, before commits are confirmed in the ledger
 _AFTER_FAULT = 0.2  # before the next commit: the database needs time to recover
 _NOT_COMMITTED = "the database did not confirm the commit; retry with the same request_id"
 
@@ -81,7 +81,7 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """Decisions and rewards in the queue."""
+        """Number of decisions and rewards in the queue."""
         return self._weight
 
     @property

@@ -14,8 +14,8 @@
  * larger one is refused.
  *
  * A second report of the same reward costs epsilon again. So `reportOnce` stores each report in
- * IndexedDB, in one transaction for all tabs, and repeats it. A device that loses its storage, or
- * closes a private window, makes a second report; the service keeps the first.
+ * IndexedDB, in one transaction for all tabs, and repeats it. A browser that loses its storage, as
+ * after private browsing, makes a second report; the service keeps the first.
  */
 
 // Limits of `policy.report` in Python: rewards are rounded to 2^-20 of their range.

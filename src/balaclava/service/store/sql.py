@@ -1,6 +1,6 @@
-"""SQL of every commit, in statements for both databases that go straight to the driver.
+"""The SQL of commits, for both databases. The driver executes it directly.
 
-SQLAlchemy takes several times as long per row as the database. `?` stands for a value, and `(*)`
+Per row, SQLAlchemy takes several times as long as the database. `?` stands for a value, and `(*)`
 for a list of values.
 """
 
@@ -78,7 +78,7 @@ def execute_many(connection: Connection, statement: str, rows: Sequence[tuple[An
 def fetch(
     connection: Connection, query: str, values: Iterable[Any], *first: Any
 ) -> list[Sequence[Any]]:
-    """Run a query for a list of values, in parts; `first` are the values before the list."""
+    """Run a query for a list of values, in chunks; `first` are the values before the list."""
     answer: list[Sequence[Any]] = []
     items = list(values)
     for start in range(0, len(items), _VALUES_PER_QUERY):

@@ -70,7 +70,7 @@ class Storage:
 
     @property
     def one_process(self) -> bool:
-        """Whether this process has the database for itself."""
+        """Whether only this process may use the database."""
         return self._lock is not None
 
     @contextlib.contextmanager
@@ -115,7 +115,6 @@ class Storage:
                 )
 
     def close(self) -> None:
-        """Disconnect, and release the lock file."""
         if self._checkpointer is not None:
             self._checkpointer.stop()
             self._checkpointer = None

@@ -12,7 +12,7 @@ import threading
 
 log = logging.getLogger("balaclava.service")
 
-LONGEST_LOG = 50_000  # pages (200 MB), after which a commit checkpoints after all
+LONGEST_LOG = 50_000  # pages (200 MB); beyond, a commit itself checkpoints
 _CHECKPOINT_SECONDS = 1.0  # between two checkpoints
 _RESTART_PAGES = 1_000  # SQLite's own default: a longer log starts over from its beginning
 _BUSY_TIMEOUT = 0.1  # seconds for which a full checkpoint may block the writer
@@ -44,7 +44,7 @@ class WalCheckpointer:
                 log.warning("a checkpoint of the database failed: %s", error)
 
     def checkpoint(self) -> int:
-        """Checkpoint beside the writer, and in full if the log is long; returns its pages."""
+        """Checkpoint beside the writer; in full if the log is long. Returns its pages."""
         pages = self._checkpoint("PASSIVE")
         return self._checkpoint("FULL") if pages > _RESTART_PAGES else pages
 
