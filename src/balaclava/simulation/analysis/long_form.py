@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
 
-def to_columns(results: Results) -> dict[str, Any]:
-    """The columns policy, privacy, repetition, round and regret."""
+def to_arrow(results: Results) -> Any:
+    """A pyarrow table with the columns policy, privacy, repetition, round and regret."""
+    require_extra("pyarrow", "a table of results")
+    import pyarrow as pa
+
     rounds = results.checkpoints
     labels, repetitions, regrets = [], [], []
     for label in results.labels:
@@ -21,23 +24,13 @@ def to_columns(results: Results) -> dict[str, Any]:
             labels += [label] * rounds.size
             repetitions.append(np.full(rounds.size, repetition, np.int64))
             regrets.append(run.regret)
-    promises = {label: results.guarantee(label) for label in results.labels}
-    return {
-        "policy": labels,
-        "privacy": [promises[label] for label in labels],
+    guarantees = {label: results.guarantee(label) for label in results.labels}
+    privacy = [guarantees[label] for label in labels]
+    columns = {
+        "policy": pa.array(labels, pa.string()).dictionary_encode(),
+        "privacy": pa.array(privacy, pa.string()).dictionary_encode(),
         "repetition": np.concatenate(repetitions) if repetitions else np.empty(0, np.int64),
         "round": np.tile(rounds, len(regrets)).astype(np.int64),
         "regret": np.concatenate(regrets) if regrets else np.empty(0),
     }
-
-
-def to_arrow(results: Results) -> Any:
-    require_extra("pyarrow", "a table of results")
-    import pyarrow as pa
-
-    columns = to_columns(results)
-    words = {
-        name: pa.array(columns[name], pa.string()).dictionary_encode()
-        for name in ("policy", "privacy")
-    }
-    return pa.table({**words, **{name: columns[name] for name in columns if name not in words}})
+    return pa.table(columns)
