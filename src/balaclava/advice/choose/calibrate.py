@@ -105,11 +105,7 @@ def calibrate(
     caution = check("caution", caution, Annotated[float, Range(1)])
     _require_runs(risk, repetitions)
     feedback = Feedback.create(delay, patience, settle, missing)
-    worlds = label_environments("environments", environments)
-    others = {} if held_out is None else label_environments("held_out", held_out)
-    for label in others:
-        if label in worlds:
-            raise ParameterError(f"held_out: {label!r} is in `environments` too; rename one")
+    worlds, others = _label_both(environments, held_out)
     for label, world in (worlds | others).items():
         require_compatible(f"{policy.name} on {label}", policy, world, horizon, feedback)
         chosen_device(device, feedback, environment=world)
@@ -180,6 +176,17 @@ def _require_runs(risk: float | None, repetitions: int) -> None:
             f"repetitions = {repetitions} is too few for risk = {risk:g}: one run in "
             f"{1.0 / (1.0 - risk):.4g} lies beyond that quantile; take at least {enough}"
         )
+
+
+def _label_both(
+    environments: Environments, held_out: Environments | None
+) -> tuple[dict[str, Environment], dict[str, Environment]]:
+    worlds = label_environments("environments", environments)
+    others = {} if held_out is None else label_environments("held_out", held_out)
+    for label in others:
+        if label in worlds:
+            raise ParameterError(f"held_out: {label!r} is in `environments` too; rename one")
+    return worlds, others
 
 
 def _last_notes(rows: Iterable[CalibrationRow], repetitions: int) -> list[str]:
