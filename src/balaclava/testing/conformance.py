@@ -34,7 +34,7 @@ class ConformanceError(AssertionError):
 
 
 def require(subject: Any, condition: bool, promise: str) -> None:
-    """Fail with the subject's name and the broken promise unless the condition holds."""
+    """Raise with the subject's name and the broken promise unless the condition holds."""
     if not condition:
         raise ConformanceError(f"{getattr(subject, 'name', repr(subject))}: {promise}")
 
@@ -173,7 +173,7 @@ def late_run(
 
 
 def saved_text(agent: Agent) -> str:
-    """The agent's whole state as text; its repr for an unregistered policy."""
+    """The agent's saved state as text; its repr for an unregistered policy."""
     if POLICIES.classes().get(agent.policy.name) is type(agent.policy):
         return json.dumps(agent.save())
     return repr(agent)

@@ -79,7 +79,7 @@ def refuses_bad_parameters(policy: Policy) -> None:
 
 
 def decides_within_its_arms(policy: Policy) -> None:
-    """Decisions are arms with phases; ids count from 1; a seeded agent claims no privacy."""
+    """Decisions have valid arms, phases and ids; a seeded agent claims no privacy."""
     agent = policy.agent(seed=POLICY_SEED)
     require(policy, agent.guarantee.model == "none", "a seeded agent claims privacy")
     for t, (decision, _) in enumerate(played(policy, agent, CHECK_ROUNDS), start=1):
@@ -188,7 +188,7 @@ def survives_save_and_restore(policy: Policy) -> None:
 
 
 def takes_late_rewards(policy: Policy) -> None:
-    """It takes batches of decisions with rewards in any order, and each reward once."""
+    """It accepts rewards of many decisions in any order, and each reward once."""
     agent = policy.agent(seed=POLICY_SEED)
     order = np.random.default_rng(POLICY_SEED)
     rewards = reward_source(policy)
@@ -203,7 +203,7 @@ def takes_late_rewards(policy: Policy) -> None:
 
 
 def takes_reports(policy: Policy) -> None:
-    """A local policy sends a level with each decision and takes reports in place of rewards."""
+    """A local policy sends a level with each decision and accepts reports instead of rewards."""
     if policy.model != "local":
         return
     report: Any = policy.report
@@ -268,7 +268,7 @@ class InputRecorder:
 
 
 def batches_ignore_arrival_order(policy: Policy) -> None:
-    """The order of decisions alone determines which rewards are summed together."""
+    """Only the order of decisions determines which rewards are summed together."""
     if policy.released(policy.kernels.begin(policy.constants())) is None or policy.model == "local":
         return
     inputs = []
@@ -349,7 +349,7 @@ def plays_one_arm(policy: Policy) -> None:
 
 
 def plays_short_horizons(policy: Policy) -> None:
-    """It plays a horizon that ends in the first phase."""
+    """It plays horizons that end in the first phase."""
     environment = matching_environment(policy)
     for horizon in (1, 2, policy.arms):
         results = simulate(policy, environment, horizon=horizon, repetitions=1, seed=POLICY_SEED)

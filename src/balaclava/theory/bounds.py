@@ -12,10 +12,9 @@ Rewards whose moment of order 1 + v is at most 1, on the instances of
 
 - `heavy_tailed_pair`, `heavy_tailed_arms` and `heavy_tailed_minimax`: privacy of trajectories.
 - `local_pair`, `local_arms` and `local_minimax`: privacy of each report.
-- `contaminated_order`: with outliers, without constants.
 
-`early_commitment` is for losses. All functions return the regret, and raise `ParameterError` if an
-argument is out of range.
+`contaminated_order` is for rewards with outliers, without constants; `early_commitment` is for
+losses. All functions return the regret, and raise `ParameterError` if an argument is out of range.
 
 >>> round(minimax(arms=9, horizon=10**6, epsilon=1.0), 1)
 104.8
