@@ -115,7 +115,7 @@ def decisions_json(experiment: ServedExperiment, rows: Sequence[dict[str, Any]])
 
 
 class ReceivedReward(NamedTuple):
-    """A reward or a report that was received for a decision."""
+    """A reward or a report, as received."""
 
     decision_id: str
     kind: str
@@ -124,8 +124,6 @@ class ReceivedReward(NamedTuple):
 
 @dataclass
 class RecordRewards(WriteJob):
-    """Record rewards and reports, with an answer for each."""
-
     received: Sequence[ReceivedReward]
 
     def __post_init__(self) -> None:

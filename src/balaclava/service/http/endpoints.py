@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from balaclava.agents.policy_runner import REPORT, REWARD
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import ReceivedReward
+from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE
 from balaclava.service.http import payloads
 from balaclava.service.http.metrics import Metrics
 from balaclava.service.problems import Problem
@@ -91,7 +92,7 @@ def add_reading(router: APIRouter, service: Service) -> None:
 
     @router.get("/v1/experiments/{name}/results")
     def results(
-        name: str, confidence: Annotated[float, Query(gt=0, lt=1)] = 0.95
+        name: str, confidence: Annotated[float, Query(gt=0, lt=1)] = RESULTS_CONFIDENCE
     ) -> dict[str, Any]:
         """Return released means with intervals, and the winner if there is one."""
         return service.results(name, confidence)

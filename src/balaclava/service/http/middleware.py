@@ -94,7 +94,6 @@ class RequestMiddleware:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is local to this machine."""
     if host == "localhost":
         return True
     try:

@@ -95,7 +95,7 @@ class CommitCount(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The privacy budget of a population."""
+    """The privacy budget of a population: totals, and what is spent."""
 
     name: str
     epsilon: float
