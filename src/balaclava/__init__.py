@@ -6,8 +6,6 @@
 >>> results = bl.simulate(policy, world, horizon=1_000, repetitions=10, seed=1)
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 from pathlib import Path

@@ -10,8 +10,6 @@ Frames are modules that keep a policy's records (`pools.begin_pools`, `pending.t
 that the simplest policies need from them are also available directly.
 """
 
-from __future__ import annotations
-
 from balaclava._core.declared import (
     Arms,
     Contamination,

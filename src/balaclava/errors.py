@@ -4,8 +4,6 @@ A message names the faulty thing, its value, the allowed values and what to do. 
 reward, which is confidential.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Write files atomically, and check early that a path can be written."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

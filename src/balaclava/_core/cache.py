@@ -4,8 +4,6 @@ A key contains a digest of the package's sources, of the compilers' versions and
 function involved: an edited policy never runs stale code.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import marshal

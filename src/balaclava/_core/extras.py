@@ -1,7 +1,5 @@
 """Optional dependencies, and the extra that installs each."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.util

@@ -9,8 +9,6 @@ This is the only module that uses numba's internals. `kernels.uses_fast_compiler
 used; without it numba's public interface compiles the same kernels, more slowly.
 """
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@
 package stays fast.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os

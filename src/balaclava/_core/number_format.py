@@ -1,7 +1,5 @@
 """Numbers as text: one rule for each kind of number, in tables, pages, plots and messages."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext

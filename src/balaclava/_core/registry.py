@@ -9,8 +9,6 @@ point in the package's group::
 The entry point names a class, or a module that registers classes when imported.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import threading

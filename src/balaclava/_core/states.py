@@ -1,7 +1,5 @@
 """Helpers for the states of policies: range checks, names in saves, ring buffers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 

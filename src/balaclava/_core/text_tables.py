@@ -1,7 +1,5 @@
 """Tables of results: as plain text, and as HTML for notebooks."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, TypeVar, overload

@@ -1,7 +1,5 @@
 """`bl.Agent`: ask for a decision, tell its reward."""
 
-from __future__ import annotations
-
 import os
 import threading
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """Decisions and their ids: the open ones, and how the latest ones were closed."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from typing import Any, NamedTuple

@@ -13,8 +13,6 @@ Window.
     must not display more, so nothing here counts rewards.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

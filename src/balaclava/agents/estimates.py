@@ -1,7 +1,5 @@
 """Estimates of the arms' means from released values: intervals and a winner, at no epsilon."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

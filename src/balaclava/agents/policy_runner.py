@@ -1,7 +1,5 @@
 """Runs a policy's kernels on its state, for agents and the service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """`bl.restore`: an agent from its save, with checks of every value."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -7,8 +7,6 @@ A state is stored by the names and the order of its fields. To rename a field of
 the name that saves know it by: `@stored_as(new="old")` from `balaclava._core.states` on the state.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools

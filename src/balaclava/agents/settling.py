@@ -1,7 +1,5 @@
 """When a reward counts, and the value that counts if none came."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, Any, Literal, NamedTuple
 

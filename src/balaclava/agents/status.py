@@ -1,7 +1,5 @@
 """`bl.Status`: the counts that an agent displays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from balaclava._core.number_format import counted

@@ -1,7 +1,5 @@
 """`bl.audit`: try to refute a policy's claim of privacy, in four ways."""
 
-from __future__ import annotations
-
 import functools
 import math
 import threading

@@ -1,7 +1,5 @@
 """The plan of an audit: which variant of a policy to play, and for how many rounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The report of an audit."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

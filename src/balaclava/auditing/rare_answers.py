@@ -6,8 +6,6 @@ answer, or a value near a number in the policy's code. Each stays in the support
 loss of a moved input does not depend on the answer, so replay judges such a tape like any other.
 """
 
-from __future__ import annotations
-
 import math
 import types
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ contexts, saves and restores. It may begin in a state that compiled play has rea
 decisions whose rewards are still pending. Interpreted and compiled runs follow the same scenario.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 

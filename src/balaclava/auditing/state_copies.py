@@ -1,7 +1,5 @@
 """Copies and digests of a policy's state, a tree of named tuples with arrays as leaves."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Randomness that records every answer on a tape, and randomness that replays such a tape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Lower bounds on epsilon from samples of two neighbouring inputs."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

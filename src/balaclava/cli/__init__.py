@@ -3,8 +3,6 @@
 Only click is imported here, so that help is fast; each command imports what it needs.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

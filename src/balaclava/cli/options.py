@@ -1,7 +1,5 @@
 """How commands declare options, and those that several share: arms, delays, device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar

@@ -17,8 +17,6 @@ the service's own message:
 Needs httpx: `pip install 'balaclava[client]'`.
 """
 
-from __future__ import annotations
-
 from balaclava.client.calls import RewardReceipt, ServiceDecision
 from balaclava.client.clients import AsyncClient, Client
 

@@ -1,7 +1,5 @@
 """Requests to the service, and how to read their answers. No I/O happens here."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rewards 0 and 1."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Huber contamination of any other environment (Wu, Zhou, Tao, Wang 2023)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping

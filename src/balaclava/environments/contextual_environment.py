@@ -5,8 +5,6 @@ has its own coefficients ("disjoint"). The regret of a round is the best mean gi
 minus the mean of the arm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 

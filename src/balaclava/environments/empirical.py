@@ -1,7 +1,5 @@
 """Rewards resampled from a log."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from functools import cached_property

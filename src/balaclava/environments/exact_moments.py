@@ -1,7 +1,5 @@
 """Exact moments: checked orders, quadrature, and moments of samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Annotated

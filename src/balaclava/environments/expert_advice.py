@@ -1,7 +1,5 @@
 """Losses with the advice of experts."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple

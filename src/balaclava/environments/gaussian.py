@@ -1,7 +1,5 @@
 """Normal rewards."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Checks of rewards and losses that the caller gives; errors name a place, never a value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -10,8 +10,6 @@ which proves the lower bounds of `balaclava.theory.bounds`.
 ([0.25, 0.15], [0.25, 0.35])
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Hard losses from proofs of lower bounds, for policies with and without privacy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

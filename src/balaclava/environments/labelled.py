@@ -1,7 +1,5 @@
 """A classification data set as a bandit: the arms are its labels."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 

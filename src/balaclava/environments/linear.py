@@ -1,7 +1,5 @@
 """Rewards that are linear in the features of a round."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cached_property

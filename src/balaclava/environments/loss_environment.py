@@ -1,7 +1,5 @@
 """The base class of environments of losses: regret against the best arm in hindsight."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Pareto rewards (the experiments of Tao, Wu, Zhao, Wang 2022)."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, ClassVar, NamedTuple
 

@@ -8,8 +8,6 @@ them as the advice[T, N, K] that the environment `advice` takes.
 (3, 3, 2)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Random losses 0 and 1."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Student's t rewards."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, ClassVar
 

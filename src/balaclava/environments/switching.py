@@ -1,7 +1,5 @@
 """Constant losses that change once (Asi, Raman, Talwar 2025, Lemma 5.1)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Given rewards, round by round."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Rewards that are a value or 0 (the lower bounds of Tao, Wu, Zhao, Wang 2022)."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 

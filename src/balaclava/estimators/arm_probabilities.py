@@ -20,8 +20,6 @@ The perturbed leader.
     form would lose its digits; each piece is integrated numerically.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Catoni's M-estimator of a mean (Catoni 2012), as in Bubeck, Cesa-Bianchi, Lugosi 2013."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

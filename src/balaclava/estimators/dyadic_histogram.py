@@ -4,8 +4,6 @@ The k-th bin on a side holds 2^(k-1-64) < |x| <= 2^(k-64), the middle bin smalle
 is the fraction of rewards in each bin, with Laplace noise of scale `grain`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

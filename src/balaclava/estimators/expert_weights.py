@@ -5,8 +5,6 @@ probability gamma the arm is uniform; otherwise an expert is drawn from P, and t
 expert's advice. Only Q of the drawn arm is then computed, in N + K steps instead of N K.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -8,8 +8,6 @@ replaces it under differential privacy (Azize, Wu, Honda, Orabona, Ito, Basu 202
 An upper bound is the largest mean within a divergence of `level`.
 """
 
-from __future__ import annotations
-
 import math
 
 from balaclava._core.kernels import kernel

@@ -1,7 +1,5 @@
 """Median of means, as in Bubeck, Cesa-Bianchi, Lugosi 2013."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

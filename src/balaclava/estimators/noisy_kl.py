@@ -22,8 +22,6 @@ lambda = s epsilon sigma (Esscher 1932),
     P(S <= n x)  is about  exp(-rate) M(lambda) / sqrt(2 pi),    M: Mills' ratio of the normal law.
 """
 
-from __future__ import annotations
-
 import math
 
 from balaclava._core.kernels import kernel

@@ -3,8 +3,6 @@
 It takes about `horizon` numbers of memory, however the samples are divided among the arms.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -11,8 +11,6 @@ stay in the sum. The others are in a heap until they leave it. By Markov's inequ
 at most 2 log T (1 + log T) of them on average.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A task is some repetitions of a cell. Workers return them and the client writes 
 file system is shared. The scheduler gives the tasks of a worker that dies to another one.
 """
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import logging

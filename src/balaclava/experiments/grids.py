@@ -5,8 +5,6 @@ A value may be a range. `{ grid = [0.1, 1, 10] }` lists values. `{ log = [0.01, 
 equal ratios, "linear" by equal differences. A section with ranges stands for every combination.
 """
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import json

@@ -12,8 +12,6 @@ recognised without opening it, and numbers of different code never mix. The fold
 A cell's file does not depend on when, where or in how many runs it was computed.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

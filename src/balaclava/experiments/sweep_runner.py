@@ -1,7 +1,5 @@
 """Run a sweep: play the missing repetitions, here or on a cluster, and keep them."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

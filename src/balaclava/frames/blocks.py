@@ -3,8 +3,6 @@
 So arms are pulled equally often, and none is confounded with the time of day.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -15,8 +15,6 @@ decision with two different rewards then differ by at most |x| in each coordinat
 of the difference exceeds that of x.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import NamedTuple

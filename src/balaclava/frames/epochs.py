@@ -13,8 +13,6 @@ decision carries the number of its epoch as its phase. Arms are compared by mean
 radius for the number of its own rewards.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -12,8 +12,6 @@ A longer timeout loses fewer rewards, but a batch that misses one settles later.
 lose none; geometric delays, which have no largest, lose 2 in 100.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from balaclava._core.kernels import kernel

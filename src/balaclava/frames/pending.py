@@ -6,8 +6,6 @@ more decisions are open than there is room for, the oldest note is dropped, and 
 count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -14,8 +14,6 @@ Privacy rests on this alone: a reward enters one sum; decisions alone determine 
 determine when it settles, and they must not depend on rewards.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ that rounding errors do not grow. Loops are explicit: nothing is allocated, and 
 interpreted runs round alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import NamedTuple

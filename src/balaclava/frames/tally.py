@@ -1,7 +1,5 @@
 """Counts and sums of rewards by arm, and first pulls: the state of every index policy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

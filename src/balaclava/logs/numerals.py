@@ -1,7 +1,5 @@
 """Numbers as text in common notations: 1.5, 1,5, 1,234.5, $3, 20 %, True."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Separator, encoding and notation of numbers are detected and reported. Rewards a
 error names a row and a column, never a reward.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ The paper's own experiments are in an appendix that we do not have. The figures 
 tests a claim of its theorems on Student-t arms: one is the best, and all others are alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Policies: one algorithm, one file. Their classes are here by name: `policies.DPIMED`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -4,8 +4,6 @@ A policy overrides the ones that apply to it: by a parameter of that name (`hori
 property, or a class attribute.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal

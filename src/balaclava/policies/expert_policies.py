@@ -1,7 +1,5 @@
 """Base classes of policies that follow experts."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, ClassVar
 

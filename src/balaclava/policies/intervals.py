@@ -1,7 +1,5 @@
 """Kernels that read released means and their intervals: one pair for each kind of release."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

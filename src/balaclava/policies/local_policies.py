@@ -1,7 +1,5 @@
 """Base classes of local policies: each device makes its reward private."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Base classes and parameters of policies that learn from losses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar

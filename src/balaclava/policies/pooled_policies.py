@@ -1,7 +1,5 @@
 """Base classes of policies with even draws, and of those on pools and epochs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """`bl.privatise`: make a private policy from one without privacy."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conditions of the theorems: known moments, and laws of the rewards."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import numpy as np

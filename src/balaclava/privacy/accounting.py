@@ -3,8 +3,6 @@
 `composition` combines them and checks them against dp-accounting.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

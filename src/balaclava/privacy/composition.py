@@ -13,8 +13,6 @@ and refuses if two of them contradict each other. Composition is adaptive throug
 may depend on all earlier ones.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -13,8 +13,6 @@ Proof.
     private. Report each reward once: every further report of it costs epsilon again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import numbers

@@ -15,8 +15,6 @@ Proof that rounding costs no privacy.
     sensitivities. Scaling back is post-processing.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os

@@ -1,7 +1,5 @@
 """Sources of random numbers: seeded streams for simulation, system entropy for releases."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """The file behind the page for a review board: `balaclava assessment --init` writes it."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import os

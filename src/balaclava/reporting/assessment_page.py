@@ -1,7 +1,5 @@
 """The page for a review board: the guarantee, how it was checked, questions for the owner."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

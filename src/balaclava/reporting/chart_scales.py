@@ -1,7 +1,5 @@
 """Axes of a chart: where a number lies on a scale, and which ticks the scale has."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

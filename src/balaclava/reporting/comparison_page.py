@@ -1,7 +1,5 @@
 """The page of `balaclava compare`: what a log says, and how well each policy does on it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The software answers what it can. Questions that only the owner can answer get a
 are in nist_levels.toml.
 """
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from importlib import resources

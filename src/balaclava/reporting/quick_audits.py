@@ -1,7 +1,5 @@
 """Quick audits for a page, cached on disk: the same code is audited once."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -4,8 +4,6 @@ The SVG stretches to any width; its text stands beside it and does not. Every ch
 for each kind of scale, and the style sheet displays the chosen one. So a chart needs no JavaScript.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The data of a report: results of each environment and horizon, and how to run them again."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from functools import cached_property

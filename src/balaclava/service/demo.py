@@ -7,8 +7,6 @@ soon stop choosing weak pages, and could not tell how much worse they are. The s
 winner within a minute or so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

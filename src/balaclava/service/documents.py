@@ -1,7 +1,5 @@
 """JSON documents about an experiment, from released values and decisions only."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors of the service: problem documents (RFC 9457), and failures to start."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When rewards reach a policy in a simulation: delays, patience, windows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 

@@ -1,7 +1,5 @@
 """The loops that play a policy in an environment; compiled with their kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

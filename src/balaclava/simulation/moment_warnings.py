@@ -1,7 +1,5 @@
 """Warnings if an environment exceeds a bound that a policy was given."""
 
-from __future__ import annotations
-
 import warnings
 from contextlib import suppress
 

@@ -9,8 +9,6 @@ If delays vary, the decisions due in a round form a linked list. `last` points t
 head if it is empty, so that appending needs no branch. Fields used together are stored together.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

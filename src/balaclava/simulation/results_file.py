@@ -4,8 +4,6 @@ The schema's metadata describe the rest as JSON, under the key `balaclava`. Equa
 bytes: the file contains neither time nor place.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

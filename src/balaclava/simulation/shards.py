@@ -8,8 +8,6 @@ The cost is regret. Every shard tries all arms before the first merge, and shard
 other's exploration between merges. The sums contain the noise of all shards' batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 

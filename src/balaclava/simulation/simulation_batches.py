@@ -1,7 +1,5 @@
 """Play several simulations: one after the other on the CPU, all together on a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Run tasks that wait on a GPU, each on its own thread."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed

@@ -11,8 +11,6 @@ Run it on your own classes, by one call or from pytest::
         check(bl.policy("my-policy", arms=3))
 """
 
-from __future__ import annotations
-
 from balaclava.testing.conformance import ConformanceError
 from balaclava.testing.environment_checks import ENVIRONMENT_CHECKS, check_environment
 from balaclava.testing.examples import examples, matching_environment

@@ -1,7 +1,5 @@
 """Tools of the conformance checks: how they fail, and runs of a policy with fixed seeds."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The contract of an environment, as a list of checks."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

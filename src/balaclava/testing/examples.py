@@ -1,7 +1,5 @@
 """Small instances of registered classes, for checks that run over all of them."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """The contract of a policy, as a list of checks."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -39,8 +39,6 @@ s = u^(1/p) + r (Minkowski), which tends to u^(1/p). Given the past, c_j is a fi
 proof holds while |c_j - mu| is within its radius; an earlier failure is already counted.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import NamedTuple

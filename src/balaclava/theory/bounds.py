@@ -22,8 +22,6 @@ losses. All functions return the regret, and raise `ParameterError` if an argume
 17.59
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any

@@ -41,8 +41,6 @@ Cost of rounding.
 The rates x fall from min(2, 0.9/b) by sqrt 2, with weights 4 / ((k + 4) (k + 5)).
 """
 
-from __future__ import annotations
-
 import math
 
 from balaclava._core.kernels import kernel

@@ -6,8 +6,6 @@ removed at the end of that phase: the estimates are more than gap - 2 beta > 2 b
 arm is pulled at most until the first phase whose 4 beta is below its gap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -24,8 +24,6 @@ Proof, after Agrawal and Goyal (2013). Let mu be the best mean and nu that of th
     integrating by parts gives at most 4.23 exp(-2 n lam^2).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

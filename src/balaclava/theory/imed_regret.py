@@ -58,8 +58,6 @@ arm's sequence of rewards and draws; a run reads a prefix of it. n_m and m are f
 Each batch of arm a but the first begins in one of the three ways.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -28,8 +28,6 @@ c = 1 + 2r: X - J is c times a reward of the kind above.
 Lemma 10).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Choosing a policy's scale by simulation."""
 
-from __future__ import annotations
-
 import math
 import typing
 from collections.abc import Iterable, Mapping, Sequence

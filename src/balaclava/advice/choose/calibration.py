@@ -1,7 +1,5 @@
 """The result of `bl.calibrate`: the chosen scale, and the runs behind the choice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

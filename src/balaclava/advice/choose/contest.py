@@ -1,7 +1,5 @@
 """Playing the policies that fit, to find the best and whether it beats playing at random."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping

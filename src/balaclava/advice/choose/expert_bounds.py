@@ -1,7 +1,5 @@
 """Proved regret of the private policies for experts (Asi, Raman, Talwar 2025, Table 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Environments to try policies on when nothing is known but the kind of rewards."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parameters from answers: moments from typical rewards, and which answers matter."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, NamedTuple
 

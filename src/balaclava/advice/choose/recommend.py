@@ -1,7 +1,5 @@
 """Recommending a policy for given rewards, trust and scope."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Sequence

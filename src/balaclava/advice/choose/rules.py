@@ -1,7 +1,5 @@
 """Which policy fits which rewards, trust and scope: the table behind `bl.recommend`."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 from balaclava.errors import ParameterError

@@ -1,7 +1,5 @@
 """Search for a policy's scale: the cost of each scale in each environment, and which to take."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence

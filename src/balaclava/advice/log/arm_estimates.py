@@ -4,8 +4,6 @@ Rows count as independent unless their participants are known, and equally unles
 each choice is known.
 """
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 from typing import NamedTuple

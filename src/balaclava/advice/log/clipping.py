@@ -1,7 +1,5 @@
 """Limits for clipping rewards: where they come from, and how they bias the averages."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Drift of a log over time: averages and shares of the arms in four periods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

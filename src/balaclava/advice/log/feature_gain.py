@@ -1,7 +1,5 @@
 """The gain of deciding by features, estimated on the log itself."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

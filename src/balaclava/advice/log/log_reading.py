@@ -1,7 +1,5 @@
 """Reading a log for `balaclava compare`: rows to use, and columns that describe them."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Summary of a log: its arms, its rewards, and the kind of policies that fit them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

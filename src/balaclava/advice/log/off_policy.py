@@ -5,8 +5,6 @@ model. Both are fitted on one half of the log and evaluated on the other, and th
 model is evaluated on rows that it was fitted to.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

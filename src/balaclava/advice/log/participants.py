@@ -1,7 +1,5 @@
 """Rewards per participant: their effect on epsilon, and the effect of a cap."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tail index of rewards: how fast large ones become rare."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Environments drawn from a log: its averages are uncertain, so policies play on draws of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """From the summary of a log to a ranking of the policies that fit it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple

@@ -1,7 +1,5 @@
 """Private policies with features, played on worlds drawn from a log whose features help."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Playing policies on worlds drawn from a log, one world per repetition."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Regret of policies over worlds drawn from a log, against playing at random there."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

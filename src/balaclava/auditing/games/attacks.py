@@ -1,7 +1,5 @@
 """Attacks: a neighbouring pair of reward streams, and an event that distinguishes them."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -5,8 +5,6 @@ a single one, all games of a launch would wait for the same few counters. Draws 
 claim; they are never used for releases.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Games on one neighbouring pair, which may refute a claim that replay could not prove."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ event that distinguishes them best, and measure that event. Only the last stage 
 the search costs no confidence.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

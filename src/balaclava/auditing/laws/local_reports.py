@@ -1,7 +1,5 @@
 """The statistical audit of a local policy, on the reports of a device."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

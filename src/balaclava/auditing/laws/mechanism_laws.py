@@ -6,8 +6,6 @@ epsilon and delta. Without a declared law, thresholds distinguish the draws of t
 the draws look Gaussian or Laplace, the delta of that law is computed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reruns with other answers: which observations depend on chance, and which on a release."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The privacy loss of several moved mechanisms together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

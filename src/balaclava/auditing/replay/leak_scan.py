@@ -7,8 +7,6 @@ replay, so it reaches rounds that a recorded run does not. A round in which deci
 a proof (a hand-written exponential mechanism differs too): it is where to record.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -4,8 +4,6 @@ A replay compares what an observer sees: every decision with its phase and, afte
 an agent displays of its state (the arm's propensity, estimates, and released values).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Replay of local reports: each must be private at every level and for every reward."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

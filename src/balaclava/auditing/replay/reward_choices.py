@@ -1,7 +1,5 @@
 """Rewards for recorded runs: streams, values at the limits of arithmetic, neighbouring rewards."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Kinds of scenarios that are recorded, each for another kind of mistake."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`balaclava audit`: test a policy's guarantee."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`balaclava report` and `balaclava assessment`: HTML pages, and the input of one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`balaclava serve`: private decisions over HTTP."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """Asi, Raman, Talwar 2025: the rows of Table 1 without experts, measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

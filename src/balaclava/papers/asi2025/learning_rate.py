@@ -1,7 +1,5 @@
 """Asi, Raman, Talwar 2025: the effect of the learning rate, and the choice of the base."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Sentences about results: rankings, and whether a claim of a paper holds."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence

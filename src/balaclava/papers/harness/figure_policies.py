@@ -1,7 +1,5 @@
 """Policies for the figures, and budgets at which policies of different scope compare."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The figures that can be reproduced, by name."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """All figures of all papers in one folder, with a page and a record of how each was made."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

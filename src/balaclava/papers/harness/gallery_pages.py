@@ -1,7 +1,5 @@
 """The page of a gallery: in HTML, and in Markdown with smaller pictures."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The two Bernoulli instances of Wang and Zhu (2024), and the settings of their figures."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from balaclava.environments.base import Environment, environment

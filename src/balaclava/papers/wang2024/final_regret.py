@@ -1,7 +1,5 @@
 """Wang and Zhu 2024, Figures 6 and 7: regret at the end, against delta and against epsilon."""
 
-from __future__ import annotations
-
 from balaclava.papers.harness.figure_registry import figure
 from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
 from balaclava.papers.harness.final_regret_curves import CurveFamily, draw_curves, log_grid

@@ -9,8 +9,6 @@ Proof.
     never read.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ Corollaries E.1 (exp3), E.3 (ftpl) and 3.2 (htinf). The classes differ in their 
 writes the sections of their docstrings that are the same.
 """
 
-from __future__ import annotations
-
 from balaclava.policies.adversarial.conversion import TunedPolicy, documented
 from balaclava.policies.base import register
 from balaclava.policies.classic.exp3 import Exp3

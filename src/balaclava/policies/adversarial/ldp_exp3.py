@@ -1,7 +1,5 @@
 """Locally private EXP3 (Tossou, Dimitrakakis 2017; Agarwal, Singh 2017)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

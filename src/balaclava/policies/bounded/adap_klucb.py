@@ -1,7 +1,5 @@
 """AdaP-KLUCB: KL-UCB in doubling episodes with private means (Azize and Basu 2022)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from balaclava._core.declared import Epsilon

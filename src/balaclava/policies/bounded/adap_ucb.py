@@ -1,7 +1,5 @@
 """AdaP-UCB: UCB in doubling episodes with private means (Azize and Basu 2022, Algorithm 1)."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Policies with one release a batch: settling, and batches that grow."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

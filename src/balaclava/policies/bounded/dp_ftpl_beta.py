@@ -1,7 +1,5 @@
 """DP-FTPL-Beta: the leader under Beta perturbation (Wang and Zhu 2024, Algorithm 2)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from balaclava._core.kernels import kernel

@@ -1,7 +1,5 @@
 """DP-FTPL-Gauss: the leader under Gaussian perturbation (Wang and Zhu 2024, Algorithm 1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """DP-FTPL-New: the leader under truncated Laplace perturbation (Wang and Zhu 2024, Algorithm 3)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

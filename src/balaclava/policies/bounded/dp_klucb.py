@@ -1,7 +1,5 @@
 """DP-KLUCB: KL-UCB for private sums (Azize, Wu, Honda, Orabona, Ito, Basu 2025)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from balaclava._core.kernels import kernel

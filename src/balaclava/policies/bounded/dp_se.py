@@ -1,7 +1,5 @@
 """DP-SE: private successive elimination (Sajed and Sheffet 2019, Algorithm 2)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

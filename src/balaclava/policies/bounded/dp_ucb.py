@@ -1,7 +1,5 @@
 """DP-UCB: UCB on private running sums (Tossou and Dimitrakakis 2016)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from balaclava._core.declared import Epsilon, RadiusScale

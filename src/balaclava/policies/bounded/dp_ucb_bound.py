@@ -1,7 +1,5 @@
 """DP-UCB-BOUND: DP-UCB that allows for its noise (Tossou and Dimitrakakis 2016)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """DP-UCB-INT: indices refreshed at intervals (Tossou and Dimitrakakis 2016, Algorithm 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple

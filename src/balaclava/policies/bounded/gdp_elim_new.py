@@ -1,7 +1,5 @@
 """GDP-Elim-New: explore all arms, commit once (Wang and Zhu 2024, Algorithm 4)."""
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any, NamedTuple

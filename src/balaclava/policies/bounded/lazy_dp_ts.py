@@ -1,7 +1,5 @@
 """Lazy-DP-TS: Thompson sampling on lazily released means (Hu and Hegde 2022)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

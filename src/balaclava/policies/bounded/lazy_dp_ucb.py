@@ -1,7 +1,5 @@
 """Lazy-DP-UCB: UCB on lazily released means (Hu, Huang, Mehta 2021, Anytime-Lazy-UCB)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """LDP-UCB-B: UCB on rewards reported as coin flips (Ren, Zhou, Liu, Shroff 2020)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

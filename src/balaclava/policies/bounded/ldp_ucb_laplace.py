@@ -1,7 +1,5 @@
 """LDP-UCB-L: UCB on rewards reported with Laplace noise (Ren, Zhou, Liu, Shroff 2020)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Private-UCB: UCB on tree counters (Mishra and Thakurta 2015)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Uniform random play: it uses no reward, so its decisions reveal none."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """EXP3 with mixing (Auer, Cesa-Bianchi, Freund, Schapire 2002; Asi et al. 2025, Algorithm 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple

@@ -1,7 +1,5 @@
 """EXP4: exponential weights over experts (Auer, Cesa-Bianchi, Freund, Schapire 2002, Section 7)."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """FTPL with geometric resampling (Neu, Bartok 2016; Asi et al. 2025, Algorithm 4)."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, NamedTuple
 

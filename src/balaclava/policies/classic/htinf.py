@@ -1,7 +1,5 @@
 """HTINF: Tsallis entropy for heavy-tailed losses (Huang, Dai, Huang 2022, Algorithm 1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple

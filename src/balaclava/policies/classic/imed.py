@@ -1,7 +1,5 @@
 """IMED: indexed minimum empirical divergence (Honda, Takemura 2015, Algorithm 1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """KL-UCB (Garivier, Cappé 2011, Algorithm 1)."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Robust-UCB (Bubeck, Cesa-Bianchi, Lugosi 2013, Bandits with heavy tail), three estimators."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Successive elimination (Even-Dar, Mannor, Mansour 2006, Algorithm 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Thompson sampling with Beta posteriors (Agrawal, Goyal 2012, Algorithms 1 and 2)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from balaclava._core.kernels import kernel

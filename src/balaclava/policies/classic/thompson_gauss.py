@@ -1,7 +1,5 @@
 """Thompson sampling with Gaussian posteriors (Agrawal, Goyal 2013, Algorithm 2)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tsallis-INF (Zimmert, Seldin 2021, Algorithm 1), its rate scaled to the size of the losses."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, NamedTuple
 

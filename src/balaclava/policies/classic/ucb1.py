@@ -1,7 +1,5 @@
 """UCB1 (Auer, Cesa-Bianchi, Fischer 2002, Figure 1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

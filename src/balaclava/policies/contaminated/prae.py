@@ -3,8 +3,6 @@
 Shared by prae-raw and prae-central, which differ in their estimate of a batch's mean.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, get_args

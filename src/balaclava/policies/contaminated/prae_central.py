@@ -1,7 +1,5 @@
 """PRAE with central moments (Wu et al. 2023, Algorithms 1 and 3, Theorems 6.10 and 6.12)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

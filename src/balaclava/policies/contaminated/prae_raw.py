@@ -1,7 +1,5 @@
 """PRAE with raw moments (Wu, Zhou, Tao, Wang 2023, Algorithms 1 and 2, Theorems 6.1 and 6.2)."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """DP-LinTS: Thompson sampling from private sums (after Riyazat, Ukwatta 2026)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

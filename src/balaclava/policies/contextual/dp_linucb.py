@@ -1,7 +1,5 @@
 """DP-LinUCB: optimism from private sums (after Azize, Basu 2024, AdaC-OFUL)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """LDP-LinUCB: optimism from rewards reported by randomized response, contexts public."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

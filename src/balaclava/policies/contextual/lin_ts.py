@@ -1,7 +1,5 @@
 """LinTS: Thompson sampling in linear bandits (Agrawal, Goyal 2013, Algorithm 1)."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal, NamedTuple
 

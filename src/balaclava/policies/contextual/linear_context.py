@@ -5,8 +5,6 @@ the participant's, if each arm has its own coefficients ("disjoint"). The featur
 kept with it until its reward arrives.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping

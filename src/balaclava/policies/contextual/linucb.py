@@ -1,7 +1,5 @@
 """LinUCB: optimism in linear bandits (Abbasi-Yadkori, Pal, Szepesvari 2011, OFUL; Theorem 2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

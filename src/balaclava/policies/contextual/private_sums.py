@@ -27,8 +27,6 @@ Proof of the radius.
     probability f / 2, and then the same bound holds with s^2 = 2 b^2 log(2 d / f).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple

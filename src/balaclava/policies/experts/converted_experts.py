@@ -4,8 +4,6 @@ Corollary 4.3 bounds the regret of dp-htinf-experts. The classes differ in their
 `documented` writes the sections of their docstrings that are the same.
 """
 
-from __future__ import annotations
-
 from balaclava.policies.adversarial.converted_policies import DPFTPL, DPHTINF, DPExp3
 from balaclava.policies.base import register
 from balaclava.policies.experts.experts_as_arms import ConvertedExpertPolicy, documented

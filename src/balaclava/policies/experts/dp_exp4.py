@@ -1,7 +1,5 @@
 """Private, batched EXP4 (Asi, Raman, Talwar 2025, Algorithm 2, Theorem 4.5)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple

@@ -10,8 +10,6 @@ Proof.
     drawn from the advice of that round.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator

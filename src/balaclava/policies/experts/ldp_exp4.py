@@ -1,7 +1,5 @@
 """Locally private EXP4 (Asi, Raman, Talwar 2025, Algorithm 6, Theorem 4.4)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Any bandit made private and made to follow experts (Asi, Raman, Talwar 2025, Theorem 4.2)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Annotated

@@ -1,7 +1,5 @@
 """DPR-Adaptive-UCB: private UCB for unknown tails, which Tao, Wu, Zhao, Wang (2022) leave open."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple

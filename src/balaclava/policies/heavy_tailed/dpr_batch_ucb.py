@@ -5,8 +5,6 @@ of Tao, Wu, Zhao, Wang (2022). Batches, levels and radii are our own: `theory.ba
 with their proof.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple

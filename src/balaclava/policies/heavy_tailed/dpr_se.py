@@ -1,7 +1,5 @@
 """DPR-SE: robust private elimination (Tao, Wu, Zhao, Wang 2022, Algorithm 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """DPR-UCB: robust UCB on private running sums (Tao, Wu, Zhao, Wang 2022, Algorithms 1 and 2)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

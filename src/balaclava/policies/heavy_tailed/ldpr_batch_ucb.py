@@ -4,8 +4,6 @@ The reports are those of Tao, Wu, Zhao, Wang (2022, Algorithm 4). Batches, level
 own: `theory.batch_radii` has them, with their proof.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from balaclava._core.kernels import kernel

@@ -1,7 +1,5 @@
 """LDPR-SE: robust elimination on private reports (Tao, Wu, Zhao, Wang 2022, Algorithm 4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

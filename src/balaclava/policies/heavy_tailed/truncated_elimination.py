@@ -1,7 +1,5 @@
 """Elimination on truncated means (Tao, Wu, Zhao, Wang 2022): shared parameters and bound."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple

@@ -23,8 +23,6 @@ Proof.
     are refused.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -13,8 +13,6 @@ The secure randomness answers through `exact`. An audit reads the `terms`, compu
 moved value, and compares the draws of the body with its `law`.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

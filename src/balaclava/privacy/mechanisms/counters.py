@@ -38,8 +38,6 @@ Proof for the hybrid.
     epsilon / 2. The tree after item 2^j ends before item 2^(j+1): 2^j - 1 items, j levels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -25,8 +25,6 @@ Proof for the fullest bin of a noisy histogram (Wu et al. 2023, Algorithm 3).
     epsilon-private. A record outside all bins moves one count only.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

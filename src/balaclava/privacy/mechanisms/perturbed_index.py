@@ -39,8 +39,6 @@ of the operating system for each draw. That is acceptable because an index is ne
 last bits affect a decision only if two indices agree in all other bits.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

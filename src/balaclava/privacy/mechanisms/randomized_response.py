@@ -11,8 +11,6 @@ Proof.
     keeps it. The device rounds x before the mechanism, which costs no privacy.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

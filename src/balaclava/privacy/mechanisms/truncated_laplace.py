@@ -23,8 +23,6 @@ Proof.
     exp(-epsilon |k| / m), both exact.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import secrets

@@ -9,8 +9,6 @@ Proof.
     truncates only through releases.
 """
 
-from __future__ import annotations
-
 import math
 
 from balaclava._core.kernels import kernel

@@ -1,7 +1,5 @@
 """Template filters: numbers, times and durations as text."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 

@@ -4,8 +4,6 @@ Each form needs its page's CSRF token. Each change has a confirmation page, so t
 JavaScript.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """Values for the templates: an experiment at its last commit, and the review board's page."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

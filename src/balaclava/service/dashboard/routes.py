@@ -1,7 +1,5 @@
 """The dashboard's router: its pages and the live parts that they poll."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Sessions of the dashboard: cookies, roles and CSRF tokens."""
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from dataclasses import dataclass

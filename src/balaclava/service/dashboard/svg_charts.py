@@ -5,8 +5,6 @@ Positions are percentages, or units of a drawing that stretches: text keeps its 
 The page has no inline styles, because its content security policy forbids them.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

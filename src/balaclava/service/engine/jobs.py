@@ -1,7 +1,5 @@
 """Write jobs: each names the rows it needs; the writer fetches them and applies it in memory."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import time

@@ -1,7 +1,5 @@
 """The unit of work: one transaction that prefetches, applies jobs in memory, and writes."""
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The writer: batches queued jobs, applies them, commits, and only then answers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

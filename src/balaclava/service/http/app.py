@@ -1,7 +1,5 @@
 """The FastAPI application: its routers, the check of API keys, and error handlers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The endpoints of the HTTP interface, grouped by the right that they need."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Annotated, Any

@@ -5,8 +5,6 @@ plain JSON body, checks the key and calls the same endpoint itself. Any other re
 with an invalid body, is passed to FastAPI, whose routes also document the endpoints.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable
 from typing import Any, get_type_hints

@@ -1,7 +1,5 @@
 """Middleware around every request: body limits, security headers, metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress

@@ -5,8 +5,6 @@ settle by windows. `experiments.policy_state` holds the policy's sums. Persons a
 stored as keyed digests only.
 """
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 metadata = sa.MetaData()

@@ -4,8 +4,6 @@ Per row, SQLAlchemy takes several times as long as the database. `?` stands for 
 for a list of values.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ SQLite would checkpoint within a commit, which then waits for two more flushes a
 pages. Durability does not depend on checkpoints: the log itself is on the disk.
 """
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 import threading

@@ -3,8 +3,6 @@
 A pair is a policy and an environment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

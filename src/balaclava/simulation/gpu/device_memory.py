@@ -4,8 +4,6 @@ Freeing memory waits until the whole device is idle. So the arrays of a finished
 until all groups are done, if the remaining games fit beside them.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

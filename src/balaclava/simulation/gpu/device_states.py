@@ -8,8 +8,6 @@ neighbouring threads read neighbouring numbers. While a game is played:
 - Otherwise they are views of the game's column.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@ A hundred games leave a GPU idle, so all pairs are played at once. A pair is a p
 environment. Pairs that differ only in numbers and array sizes share launches.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

@@ -8,8 +8,6 @@ A stream is a key, a place (repetition and stream number) and a state. All draws
 that tests can compile the same functions for the CPU.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

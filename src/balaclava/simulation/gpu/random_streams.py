@@ -1,7 +1,5 @@
 """The device's `rng`: a type with numpy's methods, drawn by Philox."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

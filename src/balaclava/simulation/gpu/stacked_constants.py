@@ -5,8 +5,6 @@ kinds of constants. Numbers become elements of an array, and arrays become rows,
 longest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

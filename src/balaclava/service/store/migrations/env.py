@@ -1,7 +1,5 @@
 """Run by alembic on the connection of the storage."""
 
-from __future__ import annotations
-
 from alembic import context
 
 context.configure(connection=context.config.attributes["connection"])
