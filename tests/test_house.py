@@ -18,12 +18,21 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FAMILIES = [path.parent for path in (ROOT / "src/balaclava/policies").glob("*/__init__.py")]
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 # Phrases that hide a plain idea, and words that the field does not use.
-UNCLEAR = re.compile(
-    r"\byardstick|\bsave with\b|\bhold(s|ing)? for plausible|\bon end\b|\bmend(s|ed)?\b"
-    r"|\bof which\b|\bsomebody\b|\bwhoever\b|\bnobody\b|\bmanieth\b|\bput back\b"
-    r"|\bin the midst\b|\bthe more the more\b",
-    re.IGNORECASE,
+PHRASES = (
+    *("yardstick", "save with", "on end", "mend", "mended", "mends", "of which", "somebody"),
+    *("whoever", "nobody", "anybody", "whatever", "manieth", "put back", "in the midst", "anew"),
+    *("the more the more", "is no function", "is no address", "holds something else than"),
+    *("goes on", "to go on", "asks for no", "told of", "what cannot be", "counts nowhere"),
+    *("cannot count any more", "handed over", "under way", "gives away", "of their own"),
+    *("in the place of", "stands for it", "is taken for", "go by", "untouched", "in vain"),
+    *("flight of stairs", "its kin", "beside itself", "the short way", "what came of"),
+    *("from which on", "drawn blindly", "tells all", "what the kernels need", "is dear"),
+    *("goes around the mechanisms", "the caller has looked", "teaches nothing", "what leaves"),
+    *("the log leaves open", "a margin that matters", "a row a person", "found out", "at will"),
+    *("stay away", "cannot be told from", "all that it", "what is promised", "as they are"),
+    *("worked out from", "hold for plausible", "holds for plausible", "holding for plausible"),
 )
+UNCLEAR = re.compile(rf"\b({'|'.join(PHRASES)})\b", re.IGNORECASE)
 COINED = {  # names that needed a dictionary of our own
     *("Desk", "Findings", "Story", "Dossier", "Telling", "Life", "Tour", "Work", "Needs", "Door"),
     *("Visitor", "Books", "pyramid", "happenings", "duel", "fight", "heat", "strays", "deaf"),
