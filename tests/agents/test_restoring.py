@@ -67,7 +67,8 @@ def test_states_that_a_service_stored_have_the_same_layout(name):
 
 
 def test_every_registered_policy_has_a_save():
-    names = {entry.name for entry in bl.list_policies()}
+    entries = bl.list_policies()  # other tests register theirs
+    names = {e.name for e in entries if e.policy.__module__.startswith("balaclava.")}
     assert names <= {name.partition("/")[0] for name in SAVES} | AFTER_VERSION_2
 
 

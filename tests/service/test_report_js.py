@@ -348,5 +348,5 @@ def test_every_local_policy_has_a_rule() -> None:
     class Own(type(clipped)):  # type: ignore[misc]
         report_kernel = staticmethod(lambda params, reward, level, rng: reward)
 
-    with pytest.raises(ParameterError, match="a rule of its own"):
+    with pytest.raises(ParameterError, match="its own kind of report"):
         Own(arms=2, epsilon=0.5).report_rule()
