@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -140,15 +141,25 @@ def test_a_module_name_means_one_thing() -> None:
     assert set(twice) <= {"__init__", "base"}, twice
 
 
+def constants(node: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Names and values that a statement of a module gives to constants."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+        return
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    several = isinstance(target, ast.Tuple)
+    for place, each in enumerate(target.elts if several else [target]):
+        if isinstance(each, ast.Name) and each.id.strip("_").isupper():
+            value = ast.unparse(node.value)
+            yield each.id.strip("_"), f"{place} of {value}" if several else value
+
+
 def test_a_constant_name_has_one_value() -> None:
     """A leading underscore does not make it another name."""
     values: dict[str, dict[str, str]] = {}
     for path, tree in trees().items():
         for node in tree.body:
-            target = node.targets[0] if isinstance(node, ast.Assign) else None
-            target = node.target if isinstance(node, ast.AnnAssign) else target
-            if isinstance(target, ast.Name) and target.id.strip("_").isupper() and node.value:
-                values.setdefault(target.id.strip("_"), {})[path] = ast.unparse(node.value)
+            for name, value in constants(node):
+                values.setdefault(name, {})[path] = value
     several = {name: homes for name, homes in values.items() if len(set(homes.values())) > 1}
     assert several == {}
 

@@ -12,9 +12,10 @@ def _classes() -> dict[str, Any]:
 
 def __getattr__(name: str) -> Any:
     """Look up a policy's class; the first lookup imports all policies."""
-    if not name[0].isupper() or name not in _classes():  # modules have lower-case names
+    classes = _classes() if name[0].isupper() else {}  # modules have lower-case names
+    if name not in classes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _classes()[name]
+    return classes[name]
 
 
 def __dir__() -> list[str]:

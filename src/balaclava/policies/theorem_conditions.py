@@ -13,12 +13,12 @@ TailOrder = Annotated[
 ]
 
 # Truncation levels between these leave room for their grids and noise in 64-bit floats.
-SMALLEST_LEVEL, LARGEST_LEVEL = 1e-200, 1e200
+SMALLEST_TRUNCATION, LARGEST_TRUNCATION = 1e-200, 1e200
 
 
 def require_levels(policy: Any, *levels: float) -> None:
     """Refuse parameters whose truncation levels leave the range of 64-bit floats."""
-    if not all(SMALLEST_LEVEL < level < LARGEST_LEVEL for level in levels):
+    if not all(SMALLEST_TRUNCATION < level < LARGEST_TRUNCATION for level in levels):
         raise policy.refuse(
             "moment_bound",
             "with this moment_order gives truncation levels that 64-bit floats cannot hold; "

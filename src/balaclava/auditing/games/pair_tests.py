@@ -18,7 +18,7 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
 _STAGE_ROUNDS = 2_000_000  # rounds of compiled play in a stage on one stream; a guess
-_FEWEST_GAMES, _MOST_GAMES = 400, 40_000  # in a stage on one stream
+_FEWEST_STAGE_GAMES, _MOST_STAGE_GAMES = 400, 40_000  # in a stage on one stream
 _MOST_GAMES_AHEAD = 600  # the same if each game begins by copying a large state
 _PAIR_CHOICE_STAGE, _PAIR_MEASURE_STAGE = 20, 21  # of the seed: not those of `attacks`
 _LEAST_OCCURRENCES = 10  # of an event in the choice stage: rarer ones are luck
@@ -54,7 +54,7 @@ def test_pair(
     `reference` has the decisions, [rounds, 2], with which those of the games are compared.
     """
     slot, rounds = neighbour.slot, scenario.rounds
-    games = min(max(_STAGE_ROUNDS // rounds, _FEWEST_GAMES), _MOST_GAMES)
+    games = min(max(_STAGE_ROUNDS // rounds, _FEWEST_STAGE_GAMES), _MOST_STAGE_GAMES)
     if scenario.initial_state is not None:
         games = min(games, _MOST_GAMES_AHEAD)
     other = scenario.rewards.copy()

@@ -15,7 +15,7 @@ from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
 _REPORT_PAIRS = 200  # rewards that are reported and replayed; a guess
-_LARGEST_LEVEL = 1e240  # that is tried; a device refuses larger ones
+_LARGEST_TRIED_LEVEL = 1e240  # a device refuses levels above 1e250
 
 
 def report_fault(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, str]:
@@ -30,7 +30,7 @@ def report_fault(policy: Policy, claim: Guarantee, seed: int) -> tuple[str, str]
         # A server may send any level: the report must be private at each.
         reach = 6 if rng.random() < 0.8 else 180
         level = first_level(policy) * float(10.0 ** rng.integers(-reach, reach + 1))
-        level = min(max(level, 1 / _LARGEST_LEVEL), _LARGEST_LEVEL)
+        level = min(max(level, 1 / _LARGEST_TRIED_LEVEL), _LARGEST_TRIED_LEVEL)
         if not bounded:
             low, high = -level, level
         rewards = [low, high, *(low + (high - low) * rng.random(4))]

@@ -39,7 +39,7 @@ from balaclava.policies.loss_policies import (
 from balaclava.policies.pooled_policies import HoldoutPolicy
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
-Tuned = TypeVar("Tuned", bound="TunedPolicy")
+PolicyClass = TypeVar("PolicyClass", bound=type[Any])
 Batch = Annotated[int, Range(1, MOST_ROUNDS, "rounds in a row in which one arm is played")]
 
 
@@ -263,15 +263,11 @@ _CONVERSION_SECTIONS = {
 }
 
 
-def filled_in(docstring: str | None, sections: Mapping[str, str], base: str) -> str | None:
+def documented(cls: PolicyClass) -> PolicyClass:
+    """Write the shared sections of a conversion's docstring: `{rule}`, `{privacy}`, ..."""
+    sections = {**cls.docstring_sections, "base": cls.base_name()}
     for name, text in sections.items():
-        docstring = docstring and docstring.replace("{" + name + "}", text)
-    return docstring and docstring.replace("{base}", base)
-
-
-def documented(cls: type[Tuned]) -> type[Tuned]:
-    """Write the shared sections into the docstring of a `TunedPolicy`."""
-    cls.__doc__ = filled_in(cls.__doc__, _CONVERSION_SECTIONS, cls.base_class.name)
+        cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{" + name + "}", text)
     return cls
 
 
@@ -279,6 +275,7 @@ class TunedPolicy(ConvertedPolicy):
     """A conversion whose base is tuned to the number of batches and to their noise."""
 
     reference = "Asi, Raman, Talwar 2025"
+    docstring_sections: ClassVar[Mapping[str, str]] = _CONVERSION_SECTIONS
     base_class: ClassVar[type[LossPolicy]]
     horizon: Horizon
     learning_rate_scale: LearningRateScale = 1.0
@@ -286,6 +283,10 @@ class TunedPolicy(ConvertedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_one_batch(self.horizon)
+
+    @classmethod
+    def base_name(cls) -> str:
+        return cls.base_class.name
 
     def base_policy(self) -> Policy:
         tuning: dict[str, Any] = {

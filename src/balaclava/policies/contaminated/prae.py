@@ -46,7 +46,7 @@ from balaclava.theory.truncation_radius import (
 )
 
 FirstPhase = Literal["uniform", "each-round", "greedy", "half-greedy"]
-UNIFORM, EACH_ROUND, GREEDY, HALF_GREEDY = range(len(get_args(FirstPhase)))
+_UNIFORM_PHASE, EACH_ROUND, _GREEDY_PHASE, HALF_GREEDY = range(len(get_args(FirstPhase)))
 Order = Annotated[float, Range(2, meaning="order of the known moment, k")]
 Threshold = Annotated[float, Range(0, meaning="least pulls in a batch that removes arms")]
 

@@ -4,9 +4,10 @@ Corollary 4.3 bounds the regret of dp-htinf-experts. The classes differ in their
 `documented` writes the sections of their docstrings that are the same.
 """
 
+from balaclava.policies.adversarial.conversion import documented
 from balaclava.policies.adversarial.converted_policies import DPFTPL, DPHTINF, DPExp3
 from balaclava.policies.base import register
-from balaclava.policies.experts.experts_as_arms import ConvertedExpertPolicy, documented
+from balaclava.policies.experts.experts_as_arms import ConvertedExpertPolicy
 
 
 @register

@@ -12,8 +12,8 @@ Proof.
 
 import functools
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,14 +28,11 @@ from balaclava.policies.adversarial.conversion import (
     ConvertedPolicy,
     TunedPolicy,
     batch_arm,
-    filled_in,
 )
 from balaclava.policies.base import Kernels
 from balaclava.policies.expert_policies import PrivateExpertPolicy
 from balaclava.policies.loss_policies import LOST_LOSS, LearningRateScale, Outstanding
 from balaclava.policies.pooled_policies import HoldoutPolicy
-
-ConvertedExperts = TypeVar("ConvertedExperts", bound="ConvertedExpertPolicy")
 
 
 class Params(NamedTuple):
@@ -187,16 +184,11 @@ _EXPERT_SECTIONS = {
 }
 
 
-def documented(cls: type[ConvertedExperts]) -> type[ConvertedExperts]:
-    """Write the shared sections into the docstring of a `ConvertedExpertPolicy`."""
-    cls.__doc__ = filled_in(cls.__doc__, _EXPERT_SECTIONS, cls.inner_class.base_class.name)
-    return cls
-
-
 class ConvertedExpertPolicy(ExpertsAsArms):
     """A conversion with the parameters of the theory; subclasses set `inner_class`."""
 
     reference = "Asi, Raman, Talwar 2025"
+    docstring_sections: ClassVar[Mapping[str, str]] = _EXPERT_SECTIONS
     inner_class: ClassVar[type[TunedPolicy]]
     horizon: Horizon
     epsilon: Epsilon
@@ -207,6 +199,10 @@ class ConvertedExpertPolicy(ExpertsAsArms):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._try_inner()
+
+    @classmethod
+    def base_name(cls) -> str:
+        return cls.inner_class.base_name()
 
     @functools.cached_property
     def inner(self) -> ConvertedPolicy:
