@@ -97,6 +97,15 @@ _SCOPES_DIFFER = (
 )
 
 
+def _shared_reasons(run: FigureRun, results: dict[str, Results], names: Iterable[str]) -> list[str]:
+    return [
+        _QUANTILE_BANDS,
+        scale_note(run),
+        _SCOPES_DIFFER,
+        *(f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"),
+    ]
+
+
 @figure("wang2024-fig4", "Regret under (ε, δ): DP-FTPL against DP-UCB-INT", WANG_2024)
 def figure_4(run: FigureRun) -> FigureText:
     names = ("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int")
@@ -137,10 +146,7 @@ def figure_4(run: FigureRun) -> FigureText:
             SEES: [*_rankings(results, settings, dict.fromkeys(settings, names)), *claims],
             "At equal scope": [_EQUAL_SCOPE, *_rankings(results, settings, equal_scope)],
             WHY: [
-                _QUANTILE_BANDS,
-                scale_note(run),
-                _SCOPES_DIFFER,
-                *(f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"),
+                *_shared_reasons(run, results, names),
                 "The paper does not state how it chose the parameters of DP-UCB-INT for a given "
                 "epsilon and delta. Here an accountant picks the shortest interval between "
                 f"refreshes that keeps them: {loose.interval} pulls in (a) and (c), "
@@ -204,10 +210,7 @@ def figure_5(run: FigureRun) -> FigureText:
             SEES: [*_rankings(results, settings, dict.fromkeys(settings, names)), *claims],
             "At equal scope": [_EQUAL_SCOPE, *_rankings(results, settings, equal_scope)],
             WHY: [
-                _QUANTILE_BANDS,
-                scale_note(run),
-                _SCOPES_DIFFER,
-                *(f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"),
+                *_shared_reasons(run, results, names),
                 "DP-UCB uses its noisy sums without allowing for the noise. An unlucky first draw "
                 "makes a run leave the best arm for good, and such a run has linear regret. Means "
                 "of few repetitions say little about it. The paper does not mention this; its "
