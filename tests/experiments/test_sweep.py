@@ -43,6 +43,7 @@ from balaclava.experiments.experiment_file import (
 from balaclava.experiments.grids import expand, range_values
 from balaclava.experiments.sweep import open_sweep, plan_sweep
 from balaclava.experiments.sweep_runner import run_sweep
+from balaclava.simulation import engine, results_file
 from balaclava.simulation.gpu.device import gpu_fault
 
 SWEEP = """
@@ -282,8 +283,8 @@ def test_only_what_is_missing_is_played(
         played.append(arguments)
         return player(*arguments, **options)
 
-    player = sweep_runner.repetition_player
-    monkeypatch.setattr(sweep_runner, "repetition_player", counted)
+    player = engine.repetition_player
+    monkeypatch.setattr(engine, "repetition_player", counted)
     run_sweep(plan, out)
     assert [arguments[1] for arguments in played] == [cell.policy for cell in lost]
     assert tree(out) == before
@@ -346,7 +347,7 @@ def test_a_key_depends_on_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     key = only_key(alone())
     assert only_key(alone(label="b", workers=3, environment_label="w")) == key
     assert only_key(alone(checkpoints=list(range(10, 101, 10)))) == key
-    monkeypatch.setattr(sweep, "versions", lambda: {"numpy": "0"})
+    monkeypatch.setattr(results_file, "versions", lambda *_: {"numpy": "0"})
     assert only_key(alone()) != key
     monkeypatch.undo()
     monkeypatch.setattr(sweep, "sources", lambda: "edited")
@@ -515,8 +516,8 @@ def test_another_version_is_refused(
 ) -> None:
     out = tmp_path / "out"
     run_sweep(plan, out)
-    said = {**sweep.versions(), "numpy": "1.0"}
-    monkeypatch.setattr(sweep, "versions", lambda: said)
+    said = {**results_file.versions(), "numpy": "1.0"}
+    monkeypatch.setattr(results_file, "versions", lambda *_: said)
     with pytest.raises(ResultsFileError, match=rf"numpy {np.__version__}, and this is numpy 1\.0"):
         run_sweep(plan, out)
 
@@ -600,7 +601,7 @@ def test_a_full_disk_loses_nothing(
 def test_an_interrupted_run_keeps_every_repetition(
     plan: ExperimentPlan, tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished = sweep_runner.Pool.finished
+    finished = engine.Pool.finished
 
     def interrupted(self: Any, *arguments: Any) -> Iterator[Any]:
         for i, pair in enumerate(finished(self, *arguments)):
@@ -609,7 +610,7 @@ def test_an_interrupted_run_keeps_every_repetition(
             yield pair
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweep_runner.Pool, "finished", interrupted)
+        patch.setattr(engine.Pool, "finished", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(plan, tmp_path / "out")
     found = open_sweep(tmp_path / "out")
@@ -726,7 +727,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Any, *_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_runner.Pool, "finished", interrupted)
+    monkeypatch.setattr(engine.Pool, "finished", interrupted)
     open_sweep(out).cells[0].path.unlink()
     answer = invoke("simulate", path, "--out", out)
     assert answer.exit_code == 130

@@ -17,14 +17,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from balaclava.agents.decisions import (
-    HAS_REWARD,
-    REMEMBERED_DECISIONS,
-    WAS_CANCELLED,
-    WAS_GIVEN_UP,
-    DecisionBook,
-    OpenDecision,
-)
+from balaclava.agents import decisions
 from balaclava.agents.policy_runner import Observation
 from balaclava.agents.saving import DamageError, checked_list, exact_keys, whole_number
 from balaclava.errors import DecisionError, SilenceWarning
@@ -50,10 +43,10 @@ class ArrivalDelivery:
 
     def __init__(
         self,
-        book: DecisionBook,
+        book: decisions.DecisionBook,
         patience: int | None,
-        learn: Callable[[OpenDecision, Observation], None],
-        forget: Callable[[OpenDecision], None],
+        learn: Callable[[decisions.OpenDecision, Observation], None],
+        forget: Callable[[decisions.OpenDecision], None],
     ) -> None:
         self._book, self._learn, self._forget = book, learn, forget
         self._rule = begin_patience(ESTIMATED if patience is None else patience)
@@ -65,7 +58,7 @@ class ArrivalDelivery:
         """Give up decisions after their timeout; warn if no rewards come."""
         book = self._book
         while (oldest := book.oldest) and book.clock - oldest.round >= longest_wait(self._rule):
-            book.close(oldest, WAS_GIVEN_UP)
+            book.close(oldest, decisions.WAS_GIVEN_UP)
             self.given_up += 1
             self._late[oldest.round] = None
             self._forget(oldest)
@@ -81,7 +74,7 @@ class ArrivalDelivery:
                 stacklevel=3,
             )
 
-    def find(self, decision: Any) -> OpenDecision:
+    def find(self, decision: Any) -> decisions.OpenDecision:
         return self._book.find(decision)
 
     def take(self, decision: Any, observation: Observation) -> None:
@@ -91,7 +84,7 @@ class ArrivalDelivery:
             self._note_lateness(decision)
             raise
         # Close first: if learning is interrupted, the reward is lost but never counts twice.
-        self._book.close(entry, HAS_REWARD)
+        self._book.close(entry, decisions.HAS_REWARD)
         self._rule = note_wait(self._rule, self._book.clock - entry.round)
         self.rewards += 1
         self._silent = 0
@@ -106,7 +99,7 @@ class ArrivalDelivery:
 
     def cancel(self, decision: Any) -> None:
         entry = self.find(decision)
-        self._book.close(entry, WAS_CANCELLED)
+        self._book.close(entry, decisions.WAS_CANCELLED)
         self.cancelled += 1
         self._silent = 0
         self._forget(entry)
@@ -144,7 +137,7 @@ class ArrivalDelivery:
             raise DamageError("the counts of decisions do not add up")
         if not 0 <= numbers["came"] - self.rewards <= self.given_up:
             raise DamageError("the counts of waits do not add up")
-        if len(self._book.closed) != min(closed, REMEMBERED_DECISIONS):
+        if len(self._book.closed) != min(closed, decisions.REMEMBERED_DECISIONS):
             raise DamageError("the number of remembered endings is wrong")
         self._load_waits(numbers["came"], saved["reach"], checked_list(saved["late"]))
 
@@ -171,10 +164,10 @@ class WindowDelivery:
 
     def __init__(
         self,
-        book: DecisionBook,
+        book: decisions.DecisionBook,
         length: int,
         missing: Observation,
-        learn: Callable[[OpenDecision, Observation], None],
+        learn: Callable[[decisions.OpenDecision, Observation], None],
         checked: Callable[[Observation], Observation],
     ) -> None:
         self._book, self._length, self._missing = book, length, missing
@@ -188,7 +181,7 @@ class WindowDelivery:
             book.close(oldest, None)
             self._learn(oldest, self._held.pop(oldest.id, None) or self._missing)
 
-    def find(self, decision: Any) -> OpenDecision:
+    def find(self, decision: Any) -> decisions.OpenDecision:
         """Find a decision whose window is open, with or without a reward."""
         return self._book.find(decision, window=True)
 

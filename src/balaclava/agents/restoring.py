@@ -4,26 +4,9 @@ import json
 from typing import Any
 
 from balaclava._core.declared import MOST_ROUNDS
+from balaclava.agents import decisions, saving
 from balaclava.agents.agent import Agent
-from balaclava.agents.decisions import (
-    HAS_REWARD,
-    WAS_CANCELLED,
-    WAS_GIVEN_UP,
-    DecisionBook,
-    OpenDecision,
-    id_parts,
-)
 from balaclava.agents.policy_runner import PolicyRunner
-from balaclava.agents.saving import (
-    DamageError,
-    checked_list,
-    exact_keys,
-    fill_state,
-    packed_numbers,
-    set_generator,
-    unseal,
-    whole_number,
-)
 from balaclava.agents.settling import Settling
 from balaclava.errors import BalaclavaError, SavedStateError, UnknownNameError
 from balaclava.policies.base import POLICIES, Policy
@@ -54,7 +37,7 @@ def restore(saved: dict[str, Any]) -> Agent:
         UnknownNameError: If its policy is not registered.
     """
     try:
-        return _restored(unseal(saved))
+        return _restored(saving.unseal(saved))
     except (SavedStateError, UnknownNameError):
         raise
     except BalaclavaError as error:
@@ -63,7 +46,7 @@ def restore(saved: dict[str, Any]) -> Agent:
         *(KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError),
         *(RecursionError, MemoryError),
     ) as error:
-        why = str(error) if isinstance(error, DamageError) else type(error).__name__
+        why = str(error) if isinstance(error, saving.DamageError) else type(error).__name__
         raise SavedStateError(
             f"the saved agent is incomplete or damaged ({why}); use an intact copy"
         ) from None
@@ -79,58 +62,60 @@ def through_a_save(policy: Policy, state: Any, clock: int) -> PolicyRunner:
 
 
 def _restored(content: dict[str, Any]) -> Agent:
-    exact_keys(content, *SAVED_PARTS)
-    description = exact_keys(content["policy"], "name", "parameters")
+    saving.exact_keys(content, *SAVED_PARTS)
+    description = saving.exact_keys(content["policy"], "name", "parameters")
     policy = POLICIES.create(description["name"], description["parameters"])
-    if policy.arms > max(UNCHECKED_ARMS, packed_numbers(content["state"])):
-        raise DamageError("the state has fewer arms")
-    settling = exact_keys(content["settling"], *Settling._fields)
+    if policy.arms > max(UNCHECKED_ARMS, saving.packed_numbers(content["state"])):
+        raise saving.DamageError("the state has fewer arms")
+    settling = saving.exact_keys(content["settling"], *Settling._fields)
     seed = None if content["generator"] is None else 0
     agent = Agent(policy, seed=seed, **settling)
     if seed is not None:
-        set_generator(agent._runner.rng, content["generator"])
+        saving.set_generator(agent._runner.rng, content["generator"])
     agent._copied = True
-    clock = whole_number(content["clock"], 0, MOST_ROUNDS)
-    agent._unlearned = whole_number(content["unlearned"], 0, clock)
+    clock = saving.whole_number(content["clock"], 0, MOST_ROUNDS)
+    agent._unlearned = saving.whole_number(content["unlearned"], 0, clock)
     agent._decisions = [
-        whole_number(count, 0, clock) for count in checked_list(content["decisions"])
+        saving.whole_number(count, 0, clock) for count in saving.checked_list(content["decisions"])
     ]
     if len(agent._decisions) != policy.arms or sum(agent._decisions) != clock:
-        raise DamageError("the decisions of the arms do not add up")
+        raise saving.DamageError("the decisions of the arms do not add up")
     _fill_book(agent._book, content, clock, policy.arms)
     agent._delivery.load(content["reception"])
-    fill_state(policy, agent._runner.state, content["state"], clock)
+    saving.fill_state(policy, agent._runner.state, content["state"], clock)
     return agent
 
 
-def _fill_book(book: DecisionBook, content: dict[str, Any], clock: int, arms: int) -> None:
+def _fill_book(
+    book: decisions.DecisionBook, content: dict[str, Any], clock: int, arms: int
+) -> None:
     names = {content["agent"]: clock}
-    for name, last in checked_list(content["origins"]):
-        names.setdefault(name, whole_number(last, 0, clock))
-    book.origins = {name: last for name, last in names.items() if id_parts(f"{name}-1")}
+    for name, last in saving.checked_list(content["origins"]):
+        names.setdefault(name, saving.whole_number(last, 0, clock))
+    book.origins = {name: last for name, last in names.items() if decisions.id_parts(f"{name}-1")}
     if len(book.origins) != 1 + len(content["origins"]):
-        raise DamageError("the name of an agent is not valid")
+        raise saving.DamageError("the name of an agent is not valid")
     book.origins[content["agent"]] = book.origins.pop(content["agent"])
     book.clock = clock
     last = 0
-    for key, number, arm, phase in checked_list(content["open"]):
-        entry = OpenDecision(
+    for key, number, arm, phase in saving.checked_list(content["open"]):
+        entry = decisions.OpenDecision(
             key,
-            whole_number(number, last + 1, clock),
-            whole_number(arm, 0, arms - 1),
-            whole_number(phase, -1, MOST_PHASE),
+            saving.whole_number(number, last + 1, clock),
+            saving.whole_number(arm, 0, arms - 1),
+            saving.whole_number(phase, -1, MOST_PHASE),
         )
-        name, serial = id_parts(key) or ("", 0)
+        name, serial = decisions.id_parts(key) or ("", 0)
         if serial != entry.round or book.origins.get(name, 0) < serial:
-            raise DamageError("a decision was never made")
+            raise saving.DamageError("a decision was never made")
         book.open[key] = entry
         last = entry.round
-    for key, how in checked_list(content["closed"]):
-        name, serial = id_parts(key) or ("", 0)
+    for key, how in saving.checked_list(content["closed"]):
+        name, serial = decisions.id_parts(key) or ("", 0)
         if not 0 < serial <= book.origins.get(name, 0) or key in book.open:
-            raise DamageError("a decision was never made")
-        if how not in (HAS_REWARD, WAS_CANCELLED, WAS_GIVEN_UP):
-            raise DamageError("the ending of a decision is not valid")
+            raise saving.DamageError("a decision was never made")
+        if how not in (decisions.HAS_REWARD, decisions.WAS_CANCELLED, decisions.WAS_GIVEN_UP):
+            raise saving.DamageError("the ending of a decision is not valid")
         book.closed[key] = how
     if len(book.closed) != len(content["closed"]):
-        raise DamageError("a decision has two endings")
+        raise saving.DamageError("a decision has two endings")

@@ -13,16 +13,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from balaclava import errors
 from balaclava.client.calls import Call
-from balaclava.errors import (
-    ServiceConflictError,
-    ServiceError,
-    ServiceKeyError,
-    ServiceLookupError,
-    ServiceRequestError,
-    ServiceUnavailableError,
-    WindowOverError,
-)
 
 if TYPE_CHECKING:
     import httpx
@@ -34,12 +26,12 @@ Exchange = Generator[Step, "httpx.Response | httpx.TransportError", Answer]
 # Seconds. The first wait is longer than a commit; the longest spreads a restart's load.
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 _TRANSIENT = (502, 503, 504)
-_ERRORS: dict[int, type[ServiceError]] = {
-    401: ServiceKeyError,
-    403: ServiceKeyError,
-    404: ServiceLookupError,
-    409: ServiceConflictError,
-    410: WindowOverError,
+_ERRORS: dict[int, type[errors.ServiceError]] = {
+    401: errors.ServiceKeyError,
+    403: errors.ServiceKeyError,
+    404: errors.ServiceLookupError,
+    409: errors.ServiceConflictError,
+    410: errors.WindowOverError,
 }
 
 
@@ -78,7 +70,7 @@ def _is_transient(outcome: httpx.Response | httpx.TransportError, call: Call[Any
         raise outcome
     if isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout) or call.idempotent:
         return True
-    raise ServiceUnavailableError(
+    raise errors.ServiceUnavailableError(
         f"the connection broke during {call.method} {call.path}, which is not safe to repeat; "
         "check whether the service did it before you send it again"
     ) from outcome
@@ -98,14 +90,14 @@ def _retry_after(outcome: httpx.Response | httpx.TransportError) -> float:
 
 def _unavailable(
     outcome: httpx.Response | httpx.TransportError, sent: int, call: Call[Any]
-) -> ServiceUnavailableError:
+) -> errors.ServiceUnavailableError:
     status = getattr(outcome, "status_code", 0)
     why = (_detail(outcome) if status else "") or str(outcome) or type(outcome).__name__
     advice = "send the same request again later; it counts once"
     if isinstance(call.body, dict) and "request_id" in call.body:
         advice = f"retry later with request_id={call.body['request_id']!r}"
     times = "1 attempt" if sent == 1 else f"{sent} attempts"
-    return ServiceUnavailableError(
+    return errors.ServiceUnavailableError(
         f"the service is unavailable after {times}: {why}; {advice}", status
     )
 
@@ -119,12 +111,14 @@ def _document(response: Any) -> Any:
         detail = _detail(response) or (
             "the answer is not from a balaclava service; check the URL, and any proxy"
         )
-        kind = _ERRORS.get(status, ServiceRequestError if 400 <= status < 500 else ServiceError)
+        kind = _ERRORS.get(
+            status, errors.ServiceRequestError if 400 <= status < 500 else errors.ServiceError
+        )
         raise kind(f"{detail} (HTTP {status})", status)
     try:
         return response.json()
     except ValueError:
-        raise ServiceError(
+        raise errors.ServiceError(
             f"the answer from {response.url} is not JSON; check that the URL is that of a "
             "balaclava service",
             status,

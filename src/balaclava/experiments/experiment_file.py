@@ -69,13 +69,7 @@ from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
 from balaclava.experiments.grids import expand, range_values
 from balaclava.policies.base import POLICIES, Policy
-from balaclava.simulation.engine import (
-    Device,
-    Progress,
-    checkpoint_rounds,
-    require_compatible,
-    simulate,
-)
+from balaclava.simulation import engine
 from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.gpu.device import device_error, gpu_refusal
 from balaclava.simulation.results import Results
@@ -100,16 +94,18 @@ class SimulationSetting:
     environment_label: str = ""
     feedback: Feedback = PROMPT
     winners: bool = False
-    device: Device = "cpu"
+    device: engine.Device = "cpu"
 
     @cached_property
     def rounds(self) -> np.ndarray:
         """The rounds of the checkpoints."""
-        return checkpoint_rounds(self.checkpoints, self.horizon)
+        return engine.checkpoint_rounds(self.checkpoints, self.horizon)
 
-    def run(self, *, workers: int | None = None, progress: Progress | None = None) -> Results:
+    def run(
+        self, *, workers: int | None = None, progress: engine.Progress | None = None
+    ) -> Results:
         """Simulate the setting; `workers` overrides the file's."""
-        return simulate(
+        return engine.simulate(
             self.policies,
             self.environment,
             horizon=self.horizon,
@@ -156,9 +152,9 @@ class ExperimentPlan:
             )
         return replace(self, settings=tuple(replace(each, winners=True) for each in self.settings))
 
-    def with_device(self, device: Device) -> ExperimentPlan:
+    def with_device(self, device: engine.Device) -> ExperimentPlan:
         """A copy for another device."""
-        check("device", device, Device)
+        check("device", device, engine.Device)
         changed = tuple(replace(each, device=device) for each in self.settings)
         for each in changed:
             require_playable(each)
@@ -267,7 +263,7 @@ def _build(
             with _noted(problems, player.place, (player.label, where, t)):
                 policy = _policy(player, environment, t)
                 for feedback in feedbacks.values():
-                    require_compatible(player.label, policy, environment, t, feedback)
+                    engine.require_compatible(player.label, policy, environment, t, feedback)
                 fitting[player.label] = policy
     if problems:
         raise _refusal(path, problems, alone=len(worlds) * len(horizons) == 1)
@@ -354,7 +350,7 @@ def _checkpoints(checkpoints: Any, horizon: int, horizons: Sequence[int]) -> int
     """The checkpoints of one horizon; with several horizons a list is cut at each of them."""
     if isinstance(checkpoints, list) and len(horizons) > 1:
         checkpoints = [t for t in checkpoints if not isinstance(t, int) or t <= horizon]
-    checkpoint_rounds(checkpoints, horizon)
+    engine.checkpoint_rounds(checkpoints, horizon)
     return checkpoints
 
 

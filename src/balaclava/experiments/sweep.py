@@ -23,37 +23,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from balaclava import errors
 from balaclava._core.atomic_files import atomically
 from balaclava._core.cache import PACKAGE_FOLDER, fingerprint, value_bytes
 from balaclava.environments.base import Environment
-from balaclava.errors import (
-    BalaclavaError,
-    ParameterError,
-    ResultsFileError,
-    UnknownNameError,
-    nearest,
-)
 from balaclava.experiments.experiment_file import (
     ExperimentPlan,
     SimulationSetting,
     require_playable,
 )
 from balaclava.policies.base import Policy
+from balaclava.simulation import results_file
 from balaclava.simulation.engine import available_cores, chosen_device, require_compatible
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.gpu.device import numba_cuda_version
 from balaclava.simulation.results import Results, Run
-from balaclava.simulation.results_file import (
-    RecordedEnvironment,
-    describe_environment,
-    described_environment,
-    described_feedback,
-    described_policies,
-    read,
-    save,
-    unknown_schema,
-    versions,
-)
 
 MANIFEST_SCHEMA = 1  # version of the format; raise it when a reader must change
 SUMMARY_FILE = "summary.txt"
@@ -168,9 +152,9 @@ class Sweep:
             if value not in choices:
                 hint = f"there are {', '.join(map(str, choices))}"
                 if isinstance(value, str):
-                    hint = nearest(value, map(str, choices))
+                    hint = errors.nearest(value, map(str, choices))
                 what = name.removesuffix("_label")
-                raise UnknownNameError(f"{self.folder} has no {what} {value!r}; {hint}")
+                raise errors.UnknownNameError(f"{self.folder} has no {what} {value!r}; {hint}")
             entries = [pair for pair in entries if getattr(pair[0], name) == value]
         ((setting, entry),) = entries
         results = _empty_results(setting, setting.policies, setting.environment)
@@ -229,33 +213,33 @@ def open_sweep(folder: str | os.PathLike[str]) -> Sweep:
     folder = Path(folder)
     manifest = read_manifest(folder)
     if manifest is None:
-        raise ResultsFileError(
+        raise errors.ResultsFileError(
             f"{folder} does not contain a sweep; give a folder that `balaclava simulate` wrote"
         )
     try:
         return Sweep(folder, manifest, [_rebuilt(entry) for entry in manifest["settings"]])
-    except UnknownNameError as error:
-        raise ResultsFileError(
+    except errors.UnknownNameError as error:
+        raise errors.ResultsFileError(
             f"{folder}: {error} (if it is your own, import the module that registers it first)"
         ) from error
-    except (BalaclavaError, KeyError, TypeError, AttributeError) as error:
+    except (errors.BalaclavaError, KeyError, TypeError, AttributeError) as error:
         raise _odd_manifest(folder, error) from error
 
 
 def plan_sweep(plan: ExperimentPlan, folder: str | os.PathLike[str]) -> Sweep:
     """The sweep of a plan in a folder. Writes nothing."""
     if not plan.settings:
-        raise ParameterError("the plan has no setting; give at least one")
+        raise errors.ParameterError("the plan has no setting; give at least one")
     for setting in plan.settings:
         for label, policy in setting.policies.items():
             require_compatible(
                 label, policy, setting.environment, setting.horizon, setting.feedback
             )
     settings = [_resolved(setting) for setting in plan.settings]
-    packages = versions()
+    packages = results_file.versions()
     entries = [_described(setting, packages) for setting in settings]
     if any(setting.device == "cuda" for setting in settings):
-        packages = versions("cuda")
+        packages = results_file.versions("cuda")
     manifest = {
         "schema": MANIFEST_SCHEMA,
         "name": plan.name,
@@ -276,11 +260,11 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ResultsFileError(f"{path} cannot be read: {error.strerror}") from None
+        raise errors.ResultsFileError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise _odd_manifest(folder, error) from error
     if schema != MANIFEST_SCHEMA:
-        raise unknown_schema(path, schema, MANIFEST_SCHEMA)
+        raise results_file.unknown_schema(path, schema, MANIFEST_SCHEMA)
     missing = [key for key in _MANIFEST_KEYS if key not in manifest]
     if missing:
         raise _odd_manifest(folder, KeyError(*missing))
@@ -298,7 +282,7 @@ def write_runs(cell: Cell, runs: Iterable[Run], path: Path) -> None:
     results = _empty_results(cell.setting, {policy.name: policy}, world)
     for run in runs:
         results.add(run)
-    save(results, path)
+    results_file.save(results, path)
 
 
 def _empty_results(
@@ -320,16 +304,16 @@ def read_cell(cell: Cell) -> list[Run]:
     """Read all repetitions of a finished cell."""
     runs = _checked(cell, cell.path)
     if [run.repetition for run in runs] != list(range(cell.setting.repetitions)):
-        raise ResultsFileError(f"{cell.path} has too few repetitions; {_RECOMPUTE}")
+        raise errors.ResultsFileError(f"{cell.path} has too few repetitions; {_RECOMPUTE}")
     return runs
 
 
 def _checked(cell: Cell, path: Path) -> list[Run]:
     """Read the repetitions in a file, and check that they belong to this cell."""
     try:
-        header, runs = read(path)
-    except ResultsFileError as error:
-        raise ResultsFileError(f"{error} ({_RECOMPUTE})") from error
+        header, runs = results_file.read(path)
+    except errors.ResultsFileError as error:
+        raise errors.ResultsFileError(f"{error} ({_RECOMPUTE})") from error
     sizes = {(run.label, run.regret.size, run.pulls.size) for run in runs}
     setting = cell.setting
     fits = sizes <= {(cell.policy.name, setting.rounds.size, setting.environment.arms)}
@@ -345,7 +329,7 @@ def _checked(cell: Cell, path: Path) -> list[Run]:
     ]
     fits = fits and parameters == [json.loads(json.dumps(cell.policy.parameters))]
     if not fits or any(header.get(what) != value for what, value in cell_header.items()):
-        raise ResultsFileError(f"{path} does not belong to {cell}; {_RECOMPUTE}")
+        raise errors.ResultsFileError(f"{path} does not belong to {cell}; {_RECOMPUTE}")
     return runs
 
 
@@ -353,7 +337,7 @@ def _current_parameters(cell: Cell, parameters: Any) -> Any:
     """Parameters from a file, with renamed values under their current names."""
     try:
         renamed = type(cell.policy).create(parameters).parameters
-    except (BalaclavaError, AttributeError, TypeError):
+    except (errors.BalaclavaError, AttributeError, TypeError):
         return parameters  # the caller refuses them
     return json.loads(json.dumps({name: renamed[name] for name in parameters}))
 
@@ -395,8 +379,8 @@ def _keys(manifest: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _odd_manifest(folder: Path, error: Exception) -> ResultsFileError:
-    return ResultsFileError(
+def _odd_manifest(folder: Path, error: Exception) -> errors.ResultsFileError:
+    return errors.ResultsFileError(
         f"{folder / 'manifest.json'} is not a sweep's manifest ({error}); use another folder"
     )
 
@@ -414,12 +398,12 @@ def _resolved(setting: SimulationSetting) -> SimulationSetting:
 def _described(setting: SimulationSetting, packages: dict[str, str]) -> dict[str, Any]:
     """A setting as the manifest describes it, with the key of each cell."""
     shared: dict[str, Any] = {
-        "environment": describe_environment(_public(setting.environment)),
+        "environment": results_file.describe_environment(_public(setting.environment)),
         "horizon": setting.horizon,
         "repetitions": setting.repetitions,
         "seed": setting.seed,
         "checkpoints": setting.rounds.tolist(),
-        **described_feedback(setting.feedback),
+        **results_file.described_feedback(setting.feedback),
         **({"winners": True} if setting.winners else {}),
         **({"device": "cuda"} if setting.device == "cuda" else {}),
     }
@@ -484,8 +468,10 @@ def _public(world: Environment) -> Environment:
     """The environment as files describe it: without data, and without the folder of a log."""
     if not world.holds_data:
         return world
-    known = _without_folders(describe_environment(world))
-    return RecordedEnvironment(family=known["name"], known=known["parameters"], regrets=world.gaps)
+    known = _without_folders(results_file.describe_environment(world))
+    return results_file.RecordedEnvironment(
+        family=known["name"], known=known["parameters"], regrets=world.gaps
+    )
 
 
 def _without_folders(value: Any) -> Any:
@@ -501,8 +487,8 @@ def _without_folders(value: Any) -> Any:
 
 def _rebuilt(entry: dict[str, Any]) -> SimulationSetting:
     return SimulationSetting(
-        described_policies(entry["policies"]),
-        described_environment(entry["environment"]),
+        results_file.described_policies(entry["policies"]),
+        results_file.described_environment(entry["environment"]),
         entry["horizon"],
         entry["repetitions"],
         entry["seed"],

@@ -25,13 +25,7 @@ from balaclava.experiments.sweep import (
     write_manifest,
     write_runs,
 )
-from balaclava.simulation.engine import (
-    Pool,
-    Progress,
-    RepetitionJob,
-    available_cores,
-    repetition_player,
-)
+from balaclava.simulation import engine
 from balaclava.simulation.gpu.device import device_error, gpu_fault
 from balaclava.simulation.moment_warnings import warn_of_moments
 from balaclava.simulation.results import Run
@@ -78,7 +72,7 @@ def run_sweep(
         KeyboardInterrupt: on Ctrl-C; every finished repetition is kept.
     """
     sweep = plan_sweep(plan, folder)
-    threads = workers or plan.workers or available_cores()
+    threads = workers or plan.workers or engine.available_cores()
     check("workers", threads, Annotated[int, Range(1, 1024)])
     if scheduler is None:
         _require_gpu(sweep)
@@ -149,7 +143,7 @@ def cell_state(cell: Cell) -> Literal["done", "damaged", "-"]:
 
 
 def _play_here(
-    work: list[CellRepetitions], workers: int, rounds: int, progress: Progress
+    work: list[CellRepetitions], workers: int, rounds: int, progress: engine.Progress
 ) -> Generator[tuple[Cell, list[Run]]]:
     """Play GPU cells first, then the others on threads, without a pause between cells."""
     rounds_so_far = 0
@@ -168,13 +162,13 @@ def _play_here(
             if setting.device == "cuda":
                 continue
             pair = policy.name, policy, setting.environment
-            play = repetition_player(
+            play = engine.repetition_player(
                 *pair, setting.rounds, setting.seed, setting.feedback, winners=setting.winners
             )
             for repetition in repetitions:
                 yield _CellJob(play, repetition, setting.horizon, cell=cell)
 
-    with Pool(workers) as pool:
+    with engine.Pool(workers) as pool:
         before = rounds_so_far
         for job, run in pool.finished(
             jobs(), rounds, lambda further, whole: progress(before + further, whole)
@@ -213,7 +207,7 @@ def _play_on_gpu(
 
 
 @dataclass(eq=False)
-class _CellJob(RepetitionJob):
+class _CellJob(engine.RepetitionJob):
     cell: Cell = field(kw_only=True)
 
 

@@ -23,14 +23,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults, stored_as
-from balaclava.frames.pending import (
-    FORGOTTEN,
-    Pending,
-    begin_pending,
-    new_note,
-    next_is_taken,
-    take_note,
-)
+from balaclava.frames import pending
 from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import Ridge, add_row, begin_ridge, compute_afresh, multiply
 
@@ -62,7 +55,7 @@ class Episodes(NamedTuple):
     grams: np.ndarray  # [block, row, d, d]: of x x', of the rewards that came
     # Of all blocks
     last_release: np.ndarray  # [d]
-    pending: Pending  # features of open decisions, and their episodes
+    pending: pending.Pending  # features of open decisions, and their episodes
 
     def faults(self, decisions: int) -> Iterator[str]:
         yield from range_faults(
@@ -99,14 +92,14 @@ def begin_episodes(blocks: int, d: int, ridge: float, room: int) -> Episodes:
         sums=np.zeros((blocks, UNSETTLED_EPISODES, d)),
         grams=np.zeros((blocks, UNSETTLED_EPISODES, d, d)),
         last_release=np.zeros(d),
-        pending=begin_pending(room, d + 1),
+        pending=pending.begin_pending(room, d + 1),
     )
 
 
 @kernel(borrows=True)
 def free_note(state: Episodes) -> int:
     """Row for the features of the next decision; NO_ROW if too many decisions are open."""
-    if next_is_taken(state.pending):
+    if pending.next_is_taken(state.pending):
         return NO_ROW
     return (state.pending.count[0] + 1) % state.pending.numbers.size
 
@@ -118,7 +111,7 @@ def add_decision(state: Episodes, block: int, first: float, growth: float) -> in
     The episode ends after `first` decisions; a later one also needs log det V to grow by `growth`.
     """
     number = state.number[block]
-    note = state.pending.notes[new_note(state.pending)]
+    note = state.pending.notes[pending.new_note(state.pending)]
     note[note.size - 1] = number
     state.left[block, number % UNSETTLED_EPISODES] += 1
     add_row(state.made, block, note[: note.size - 1])
@@ -137,8 +130,8 @@ def add_decision(state: Episodes, block: int, first: float, growth: float) -> in
 @kernel(borrows=True)
 def add_reward(state: Episodes, block: int, phase: int, reward: float, step: float) -> int:
     """Add r x, on the grid of that step, to its episode: the row if it is to be released."""
-    number = take_note(state.pending, phase)
-    if number == FORGOTTEN:
+    number = pending.take_note(state.pending, phase)
+    if number == pending.FORGOTTEN:
         return NO_ROW
     note = state.pending.notes[number]
     d = note.size - 1
@@ -155,8 +148,8 @@ def add_reward(state: Episodes, block: int, phase: int, reward: float, step: flo
 @kernel(borrows=True)
 def give_up(state: Episodes, block: int, phase: int) -> int:
     """Give up a decision: the row if its episode is now to be released."""
-    number = take_note(state.pending, phase)
-    if number == FORGOTTEN:
+    number = pending.take_note(state.pending, phase)
+    if number == pending.FORGOTTEN:
         return NO_ROW
     note = state.pending.notes[number]
     return settle(state, block, int(note[note.size - 1]) % UNSETTLED_EPISODES)

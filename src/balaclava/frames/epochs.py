@@ -21,19 +21,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults, ring_index, stored_as
-from balaclava.frames.blocks import (
-    Blocks,
-    add_member,
-    arms_due,
-    begin_blocks,
-    block_is_over,
-    clear_members,
-    drop_inactive,
-    end_block,
-    is_still_due,
-    next_turn,
-    start_block,
-)
+from balaclava.frames import blocks
 from balaclava.frames.pools import UNLEARNED
 
 
@@ -74,7 +62,7 @@ class Epochs(NamedTuple):
     last_arm: np.ndarray  # the only arm left, played without end; -1 before
     chance: np.ndarray  # the propensity of the last decision, times `equally_likely`
     equally_likely: np.ndarray  # arms of its block with the same chance
-    blocks: Blocks
+    blocks: blocks.Blocks
 
     @property
     def last_chance(self) -> float:
@@ -131,7 +119,7 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
         last_arm=np.full(1, alone),
         chance=np.ones(1),
         equally_likely=np.ones(1, np.int64),
-        blocks=begin_blocks(arms),
+        blocks=blocks.begin_blocks(arms),
     )
 
 
@@ -158,7 +146,9 @@ def capacity(length: int) -> float:
 @kernel(borrows=True)
 def needs_epoch(state: Epochs) -> bool:
     """Whether an epoch must be opened for the next decision."""
-    return bool(block_is_over(state.blocks) and state.fully_asked[0] and state.last_arm[0] < 0)
+    return bool(
+        blocks.block_is_over(state.blocks) and state.fully_asked[0] and state.last_arm[0] < 0
+    )
 
 
 @kernel(borrows=True)
@@ -168,7 +158,7 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
     state.length[0] = length
     state.blocks_done[0] = 0
     state.fully_asked[0] = False
-    end_block(state.blocks)
+    blocks.end_block(state.blocks)
     row = epoch_row(state, state.number[0])
     state.only[row] = only
     choose_members(state, only)
@@ -178,17 +168,17 @@ def open_epoch(state: Epochs, length: int, only: int) -> int:
 @kernel(borrows=True)
 def choose_members(state: Epochs, only: int) -> None:
     """Make future blocks of the active arms, or of `only` one arm."""
-    clear_members(state.blocks)
+    blocks.clear_members(state.blocks)
     for arm in range(state.active.size):
         if arm == only or (only < 0 and state.active[arm]):
-            add_member(state.blocks, arm)
+            blocks.add_member(state.blocks, arm)
 
 
 @kernel(borrows=True)
 def next_decision(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     """The next decision of the newest epoch; or an arm drawn evenly, as in `pools.next_arm`."""
     even = params.holdout + (1.0 - params.holdout) * params.explore
-    if block_is_over(state.blocks):
+    if blocks.block_is_over(state.blocks):
         if state.last_arm[0] < 0:
             begin_block(state)
         elif even == 0.0:
@@ -196,15 +186,15 @@ def next_decision(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     draw = rng.random() if even > 0.0 else 1.0
     if draw < even:
         return draw_evenly(state, draw < params.holdout, even, rng)
-    if block_is_over(state.blocks):
+    if blocks.block_is_over(state.blocks):
         state.equally_likely[0] = 1
         state.chance[0] = even / state.active.size + (1.0 - even)
         return state.last_arm[0], UNLEARNED
-    state.equally_likely[0] = arms_due(state.blocks)
+    state.equally_likely[0] = blocks.arms_due(state.blocks)
     if even > 0.0:
         state.chance[0] = even * state.equally_likely[0] / state.active.size + (1.0 - even)
-    arm = next_turn(state.blocks, rng)
-    if block_is_over(state.blocks):
+    arm = blocks.next_turn(state.blocks, rng)
+    if blocks.block_is_over(state.blocks):
         end_of_block(state)
     return arm, state.phase[0]
 
@@ -229,10 +219,10 @@ def draw_evenly(state: Epochs, held: bool, even: float, rng: Any) -> tuple[int, 
 def begin_block(state: Epochs) -> None:
     """Start a block of the newest epoch, and await its decisions."""
     row = epoch_row(state, state.number[0])
-    start_block(state.blocks)
+    blocks.start_block(state.blocks)
     if 2.0 * state.blocks_learned[row] < capacity(state.length[0]):
         state.blocks_learned[row] += 1
-        state.left[row] += arms_due(state.blocks)
+        state.left[row] += blocks.arms_due(state.blocks)
         state.phase[0] = state.number[0]
     else:
         state.phase[0] = UNLEARNED
@@ -243,7 +233,7 @@ def rule_chance(state: Epochs, arm: int) -> float:
     """The chance of the arm by the rule alone, without even draws."""
     if state.last_arm[0] >= 0:
         return 1.0 if arm == state.last_arm[0] else 0.0
-    return 1.0 / arms_due(state.blocks) if is_still_due(state.blocks, arm) else 0.0
+    return 1.0 / blocks.arms_due(state.blocks) if blocks.is_still_due(state.blocks, arm) else 0.0
 
 
 @kernel(borrows=True)
@@ -334,7 +324,7 @@ def play_last_arm(state: Epochs, arm: int) -> None:
     state.last_arm[0] = arm
     state.chance[0] = 1.0
     state.equally_likely[0] = 1
-    end_block(state.blocks)
+    blocks.end_block(state.blocks)
 
 
 @kernel(borrows=True)
@@ -359,11 +349,11 @@ def end_epoch(state: Epochs, length: int) -> None:
         return
     state.length[0] = length
     choose_members(state, state.only[epoch_row(state, state.number[0])])
-    complete = block_is_over(state.blocks)
-    drop_inactive(state.blocks, state.active)
-    if not complete and block_is_over(state.blocks):  # the arms still due were eliminated
+    complete = blocks.block_is_over(state.blocks)
+    blocks.drop_inactive(state.blocks, state.active)
+    if not complete and blocks.block_is_over(state.blocks):  # the arms still due were eliminated
         state.blocks_done[0] += 1
-    state.fully_asked[0] = block_is_over(state.blocks) and state.blocks_done[0] >= length
+    state.fully_asked[0] = blocks.block_is_over(state.blocks) and state.blocks_done[0] >= length
 
 
 def epoch_driver(

@@ -23,17 +23,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults, ring_index, stored_as
-from balaclava.frames.blocks import (
-    Blocks,
-    add_member,
-    arms_due,
-    begin_blocks,
-    block_is_over,
-    clear_members,
-    is_still_due,
-    next_turn,
-    start_block,
-)
+from balaclava.frames import blocks
 
 UNLEARNED = -1  # phase of a decision that the policy does not learn from
 NO_ROW = -1  # in place of a row: no batch has settled
@@ -83,7 +73,7 @@ class Pools(NamedTuple):
     no_draw: np.ndarray  # whether the decision is of the arm in play, without a random draw
     held_out: np.ndarray  # whether the policy must not learn from the decision
     chance: np.ndarray  # the propensity of the last decision
-    blocks: Blocks
+    blocks: blocks.Blocks
 
     @property
     def last_chance(self) -> float:
@@ -153,7 +143,7 @@ def begin_pools(arms: int, rows: int) -> Pools:
         no_draw=np.zeros(1, np.bool_),
         held_out=np.zeros(1, np.bool_),
         chance=np.ones(1),
-        blocks=begin_blocks(arms),
+        blocks=blocks.begin_blocks(arms),
     )
 
 
@@ -214,7 +204,7 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
     if state.no_draw[0]:
         state.chance[0] = 1.0
         return state.current[0]
-    if state.first_pulls[0] and block_is_over(state.blocks):
+    if state.first_pulls[0] and blocks.block_is_over(state.blocks):
         fill_block(state)
     draw = rng.random() if even > 0.0 else 1.0
     state.held_out[0] = draw < params.holdout
@@ -224,12 +214,12 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
         own = rule_chance(state, arm)
     elif not state.first_pulls[0]:
         arm = state.current[0]
-    elif block_is_over(state.blocks):  # all are waiting
+    elif blocks.block_is_over(state.blocks):  # all are waiting
         arm = int(rng.random() * arms)
         own = 1.0 / arms
     else:
-        own = 1.0 / arms_due(state.blocks)
-        arm = next_turn(state.blocks, rng)
+        own = 1.0 / blocks.arms_due(state.blocks)
+        arm = blocks.next_turn(state.blocks, rng)
     state.chance[0] = even / arms + (1.0 - even) * own
     return arm
 
@@ -237,11 +227,11 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
 @kernel(borrows=True)
 def fill_block(state: Pools) -> None:
     """Start a block of the arms that have no release and do not wait."""
-    clear_members(state.blocks)
+    blocks.clear_members(state.blocks)
     for arm in range(state.means.size):
         if state.weights[arm] == 0 and state.waiting[arm] == 0:
-            add_member(state.blocks, arm)
-    start_block(state.blocks)
+            blocks.add_member(state.blocks, arm)
+    blocks.start_block(state.blocks)
 
 
 @kernel(borrows=True)
@@ -249,9 +239,9 @@ def rule_chance(state: Pools, arm: int) -> float:
     """The chance of the arm by the rule alone, without even draws."""
     if not state.first_pulls[0]:
         return 1.0 if arm == state.current[0] else 0.0
-    if block_is_over(state.blocks):
+    if blocks.block_is_over(state.blocks):
         return 1.0 / state.means.size
-    return 1.0 / arms_due(state.blocks) if is_still_due(state.blocks, arm) else 0.0
+    return 1.0 / blocks.arms_due(state.blocks) if blocks.is_still_due(state.blocks, arm) else 0.0
 
 
 @kernel(borrows=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from balaclava.environments.base import Environment, environment
 from balaclava.environments.hard_instances import hard_pair
+from balaclava.papers.harness import figure_run
 from balaclava.papers.harness.claims import claim_line, compare_means, misled_runs, ranking
 from balaclava.papers.harness.figure_calibration import (
     ScaleQuestion,
@@ -28,15 +29,6 @@ from balaclava.papers.harness.figure_calibration import (
 from balaclava.papers.harness.figure_plots import frame_axes, legend_below, regret_panels
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import Paper, by_scale, figure
-from balaclava.papers.harness.figure_run import (
-    SEES,
-    SHOWS,
-    WHY,
-    FigurePanel,
-    FigureRun,
-    FigureText,
-    RunSize,
-)
 from balaclava.papers.harness.final_regret_curves import (
     FinalRegretCurve,
     RegretStudy,
@@ -56,10 +48,10 @@ TAO_2022 = Paper(
     "multi-armed bandits. AISTATS 2022",
     seed=2022,
     sizes={
-        "proved": by_scale(RunSize(10_000_000, 2), RunSize(10_000_000, 90)),
-        "calibrated": by_scale(RunSize(200_000, 10), RunSize(10_000_000, 90)),
-        "local": by_scale(RunSize(500_000, 8), RunSize(10_000_000, 90)),
-        "rate": by_scale(RunSize(15_000_000, 8), RunSize(15_000_000, 90)),
+        "proved": by_scale(figure_run.RunSize(10_000_000, 2), figure_run.RunSize(10_000_000, 90)),
+        "calibrated": by_scale(figure_run.RunSize(200_000, 10), figure_run.RunSize(10_000_000, 90)),
+        "local": by_scale(figure_run.RunSize(500_000, 8), figure_run.RunSize(10_000_000, 90)),
+        "rate": by_scale(figure_run.RunSize(15_000_000, 8), figure_run.RunSize(15_000_000, 90)),
     },
 )
 PARETO_INSTANCES = {  # means of S1, S2 and S3 as the paper prints them
@@ -79,7 +71,7 @@ _TAO_POLICIES = ("dpr-ucb", "dpr-se")
 _SCALED_POLICIES = (*_TAO_POLICIES, "dpr-batch-ucb", "robust-ucb")
 
 
-def run_size(run: FigureRun, purpose: str) -> RunSize:
+def run_size(run: figure_run.FigureRun, purpose: str) -> figure_run.RunSize:
     return TAO_2022.sizes[purpose][run.scale]
 
 
@@ -118,11 +110,11 @@ class TaoSetting(NamedTuple):
 
 
 def scale_question(
-    run: FigureRun, name: str, v: float, parameters: dict[str, Any]
+    run: figure_run.FigureRun, name: str, v: float, parameters: dict[str, Any]
 ) -> ScaleQuestion:
     """The search for a radius_scale, on instances that are not in a figure."""
     runs = FINALIST_RUNS[run.scale]
-    size = RunSize(parameters["horizon"], min(runs, SLOW_POLICY_RUNS.get(name, runs)))
+    size = figure_run.RunSize(parameters["horizon"], min(runs, SLOW_POLICY_RUNS.get(name, runs)))
     worlds = tuple(pareto(means, v) for means in CALIBRATION_MEANS)
     return ScaleQuestion(make_policy(name, **parameters), worlds, size)
 
@@ -137,7 +129,7 @@ _INTERVAL_BANDS = (
 # Figures 1, 3 and 4: central privacy.
 
 
-def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
+def play_central(run: figure_run.FigureRun, number: int) -> dict[str, TaoSetting]:
     pairs = [(0.5, 0.5), (0.5, 0.9), (1.0, 0.5), (1.0, 0.9)]
     settings = {
         letter: TaoSetting(number, epsilon, v)
@@ -157,7 +149,7 @@ def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
         parameters = setting.parameters(sizes[letter].horizon)
         names = (*_SCALED_POLICIES, "dpr-adaptive-ucb")
         policies = {name: make_policy(name, **parameters) for name in names}
-        panels[letter] = FigurePanel(policies, setting.world)
+        panels[letter] = figure_run.FigurePanel(policies, setting.world)
     for letter, setting in settings.items():
         parameters = shorter[letter]
         policies = {}
@@ -167,7 +159,7 @@ def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
                 name, **parameters, radius_scale=scale
             )
         policies["dpr-adaptive-ucb"] = make_policy("dpr-adaptive-ucb", **parameters)
-        panels[f"{letter}-calibrated"] = FigurePanel(policies, setting.world)
+        panels[f"{letter}-calibrated"] = figure_run.FigurePanel(policies, setting.world)
         sizes[f"{letter}-calibrated"] = run_size(run, "calibrated")
     run.play(panels, sizes, seed=TAO_2022.seed)
     headings = {letter: str(setting) for letter, setting in settings.items()}
@@ -176,7 +168,7 @@ def play_central(run: FigureRun, number: int) -> dict[str, TaoSetting]:
 
 
 def _save_pictures(
-    run: FigureRun, headings: Mapping[str, str], subject: str, purposes: Sequence[str]
+    run: figure_run.FigureRun, headings: Mapping[str, str], subject: str, purposes: Sequence[str]
 ) -> None:
     for (ending, remark), purpose in zip(TITLE_REMARKS.items(), purposes, strict=True):
         parts = {letter: run.results[letter + ending] for letter in headings}
@@ -219,7 +211,7 @@ def _claims(results: Mapping[str, Results], ending: str) -> list[str]:
     return lines
 
 
-def _central(run: FigureRun, number: int) -> FigureText:
+def _central(run: figure_run.FigureRun, number: int) -> figure_run.FigureText:
     settings = play_central(run, number)
     results, horizon = run.results, run_size(run, "proved").horizon
     firsts = []
@@ -233,24 +225,24 @@ def _central(run: FigureRun, number: int) -> FigureText:
             f"gap is {setting.world.gaps.max():.3g}."
         )
     size, paper = run_size(run, "calibrated"), TAO_2022.sizes["proved"]["paper"]
-    return FigureText(
+    return figure_run.FigureText(
         f"{run.name}: regret on S{number}, DPR-UCB against DPR-SE, central privacy",
         {
-            SHOWS: [
+            figure_run.SHOWS: [
                 "DPR-SE is always below DPR-UCB. Regret grows as ε falls from 1 to 0.5, and falls "
                 "as v grows from 0.5 to 0.9."
             ],
-            f"{SEES}, with the constants of the proofs": [
+            f"{figure_run.SEES}, with the constants of the proofs": [
                 *_rankings(results, settings, ""),
                 *_claims(results, ""),
                 *firsts,
             ],
-            f"{SEES}, with calibrated radii": [
+            f"{figure_run.SEES}, with calibrated radii": [
                 *_rankings(results, settings, "-calibrated"),
                 *_claims(results, "-calibrated"),
                 *_misled(results, settings),
             ],
-            WHY: [
+            figure_run.WHY: [
                 _INTERVAL_BANDS,
                 "The paper does not state its horizon. With its constants we take "
                 f"{paper.horizon:,} rounds: the shortest power of ten at which DPR-SE drops an arm "
@@ -260,7 +252,7 @@ def _central(run: FigureRun, number: int) -> FigureText:
                 f"{_repetitions(run, 'proved')} With calibrated radii: {size}.",
                 describe_calibration(
                     CALIBRATION_WORLDS,
-                    RunSize(size.horizon, FINALIST_RUNS[run.scale]),
+                    figure_run.RunSize(size.horizon, FINALIST_RUNS[run.scale]),
                     SLOW_POLICY_RUNS,
                 ),
                 *_scale_lines(results, settings),
@@ -291,7 +283,7 @@ def _misled(results: Mapping[str, Results], settings: Iterable[str]) -> list[str
     return [f"({letter}) {misled_runs(part, part.labels)}" for letter, part in parts.items()]
 
 
-def _repetitions(run: FigureRun, purpose: str) -> str:
+def _repetitions(run: figure_run.FigureRun, purpose: str) -> str:
     size, paper = run_size(run, purpose), TAO_2022.sizes[purpose]["paper"]
     if size == paper:
         return f"Repetitions are the paper's: {paper}."
@@ -331,7 +323,7 @@ def _epsilon_label(name: str, epsilon: float) -> str:
     return f"{name} ε={epsilon:g}"
 
 
-def play_local(run: FigureRun) -> dict[str, TaoSetting]:
+def play_local(run: figure_run.FigureRun) -> dict[str, TaoSetting]:
     """Simulate LDPR-SE and its rivals on S3, with both kinds of constants, and draw them."""
     size = run_size(run, "local")
     settings = {"a": TaoSetting(3, 1.0, 0.5), "b": TaoSetting(3, 1.0, 0.9)}  # ε=1: that of dpr-se
@@ -351,7 +343,9 @@ def play_local(run: FigureRun) -> dict[str, TaoSetting]:
         policies.setdefault(letter, {})[label] = policy
         tuned = type(policy).create({**policy.parameters, "radius_scale": scale})
         policies.setdefault(f"{letter}-calibrated", {})[scaled_label(label, scale)] = tuned
-    panels = {each: FigurePanel(policies[each], settings[each[0]].world) for each in policies}
+    panels = {
+        each: figure_run.FigurePanel(policies[each], settings[each[0]].world) for each in policies
+    }
     run.play(panels, size, seed=TAO_2022.seed)
     headings = {letter: f"S3, v={setting.v:g}" for letter, setting in settings.items()}
     _save_pictures(run, headings, "S3, local privacy", ("local", "local"))
@@ -359,7 +353,7 @@ def play_local(run: FigureRun) -> dict[str, TaoSetting]:
 
 
 @figure("tao2022-fig2", "LDPR-SE on S3, local privacy", TAO_2022)
-def figure_2(run: FigureRun) -> FigureText:
+def figure_2(run: figure_run.FigureRun) -> figure_run.FigureText:
     settings = play_local(run)
     results, size = run.results, run_size(run, "local")
     firsts = []
@@ -375,23 +369,23 @@ def figure_2(run: FigureRun) -> FigureText:
             f"ldpr-se ends after {', '.join(rounds)} rounds; until then all arms are played in "
             f"turn, and so they are in all {size.horizon:,} rounds here."
         )
-    return FigureText(
+    return figure_run.FigureText(
         "tao2022-fig2: regret of LDPR-SE on S3, local privacy",
         {
-            SHOWS: [
+            figure_run.SHOWS: [
                 "Regret falls as ε (5, 10, 20) or v (0.5, 0.9) grows. It is larger than under "
                 "central privacy."
             ],
-            f"{SEES}, with the constants of the proofs": [
+            f"{figure_run.SEES}, with the constants of the proofs": [
                 *(f"({letter}) {ranking(results[letter])}" for letter in settings),
                 *firsts,
             ],
-            f"{SEES}, with calibrated radii": [
+            f"{figure_run.SEES}, with calibrated radii": [
                 *(f"({letter}) {ranking(results[f'{letter}-calibrated'])}" for letter in settings),
                 *_local_claims(results),
                 *_misled(results, settings),
             ],
-            WHY: [
+            figure_run.WHY: [
                 _INTERVAL_BANDS,
                 "The paper does not state its horizon, and the epochs above are too long for any "
                 f"practical one. Ours is {size.horizon:,}. If the calibrated scale of ldpr-se is "
@@ -399,7 +393,7 @@ def figure_2(run: FigureRun) -> FigureText:
                 "smaller scale dropped the best arm too often.",
                 _repetitions(run, "local"),
                 describe_calibration(
-                    CALIBRATION_WORLDS, RunSize(size.horizon, FINALIST_RUNS[run.scale])
+                    CALIBRATION_WORLDS, figure_run.RunSize(size.horizon, FINALIST_RUNS[run.scale])
                 ),
                 *_scale_lines(results, settings),
                 "The theory covers ε up to 1. For these ε an epoch has at least ε^2 log(...) pulls "
@@ -480,7 +474,7 @@ def pair(gap: float) -> Environment:
     return hard_pair(gap, 1.0 + RATE_V)[0]
 
 
-def rate_study(run: FigureRun) -> RegretStudy:
+def rate_study(run: figure_run.FigureRun) -> RegretStudy:
     """Regret of LDPR-SE on the hard pair against its gap."""
     size, label = run_size(run, "rate"), scaled_label("ldpr-se", RATE_SCALE)
     policy = rate_policy("ldpr-se", size.horizon, RATE_EPSILON, RATE_SCALE)
@@ -510,7 +504,7 @@ def fit_log_slope(gaps: Sequence[float], values: Sequence[float]) -> float:
 
 
 @figure("tao2022-local-rate", "The rate of the local bound, as printed and corrected", TAO_2022)
-def local_rate(run: FigureRun) -> FigureText:
+def local_rate(run: figure_run.FigureRun) -> figure_run.FigureText:
     studies = {"a": rate_study(run)}
     curves = play_studies(run, studies, TAO_2022.seed)
     ((label, curve),) = curves["a"].items()
@@ -538,16 +532,16 @@ def local_rate(run: FigureRun) -> FigureText:
         ),
     ]
     epoch = rate_policy("ldpr-se", run_size(run, "rate").horizon, 1.0).first_epoch
-    return FigureText(
+    return figure_run.FigureText(
         "tao2022-local-rate: the rate of the local bound, as printed and corrected",
         {
-            SHOWS: [
+            figure_run.SHOWS: [
                 "Theorem 7: the regret of LDPR-SE is O(u^(2/v) log T / ε^2 times the sum of "
                 "gap^(-1/v)), and the paper says that Theorem 11 matches. This figure is ours: the "
                 "paper has none on it.",
             ],
-            SEES: statements,
-            WHY: [
+            figure_run.SEES: statements,
+            figure_run.WHY: [
                 "Epoch tau of LDPR-SE has 2^(2 tau (1+v)/v) pulls, up to constants, and drops the "
                 "arms whose gap is 2^-tau or more. So an arm costs gap^(-2(1+v)/v) pulls, and "
                 "regret gap^(-(2+v)/v). The proof prints gap^(-1/v) because it takes the first "
@@ -570,7 +564,7 @@ def local_rate(run: FigureRun) -> FigureText:
 
 
 def _draw_rates(
-    run: FigureRun,
+    run: figure_run.FigureRun,
     studies: Mapping[str, RegretStudy],
     curves: Mapping[str, Mapping[str, FinalRegretCurve]],
     bounds: Mapping[str, list[float]],

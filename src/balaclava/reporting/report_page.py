@@ -14,19 +14,8 @@ from typing import TYPE_CHECKING, Any
 import balaclava
 from balaclava._core.atomic_files import atomically
 from balaclava._core.html_templates import render_template, template_source
+from balaclava.reporting import report_charts, report_data
 from balaclava.reporting.quick_audits import AuditSummary
-from balaclava.reporting.report_charts import (
-    LineLook,
-    curve_views,
-    epsilon_views,
-    interval_scales,
-)
-from balaclava.reporting.report_data import (
-    CURVE_QUANTILES,
-    FINAL_QUANTILES,
-    PageData,
-    read_page_data,
-)
 from balaclava.reporting.report_sections import TABLE_HEADER, PanelSection
 from balaclava.simulation.analysis.regret_tails import TAIL_HEADER
 from balaclava.simulation.analysis.statistics import CONFIDENCE
@@ -49,7 +38,7 @@ LOG_NOTICE = (
 
 
 def write_page(
-    source: str | os.PathLike[str] | PageData,
+    source: str | os.PathLike[str] | report_data.PageData,
     out: str | os.PathLike[str],
     *,
     audits: Mapping[str, AuditSummary] | None = None,
@@ -83,7 +72,9 @@ def write_page(
         ...     page.read_text().startswith("<!doctype html>")
         True
     """
-    data = source if isinstance(source, PageData) else read_page_data(source)
+    data = (
+        source if isinstance(source, report_data.PageData) else report_data.read_page_data(source)
+    )
     text = render_page(data, audits, template, **values)
     with atomically(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -91,13 +82,13 @@ def write_page(
 
 
 def render_page(
-    data: PageData,
+    data: report_data.PageData,
     audits: Mapping[str, AuditSummary] | None = None,
     template: str = "report.html",
     **values: Any,
 ) -> str:
     """The page. Equal results give equal pages: it has no date."""
-    looks = {label: LineLook(i) for i, label in enumerate(data.policies)}
+    looks = {label: report_charts.LineLook(i) for i, label in enumerate(data.policies)}
     curves = max(sum(len(panel.labels) for panel in data.panels), 1)
     points = max(_PAGE_POINTS // curves, _FEWEST_CURVE_POINTS)
     sections = [
@@ -119,21 +110,21 @@ def render_page(
         private=private,
         audits=audits,
         audit_commands=list(dict.fromkeys(map(audit_command, private.values()))),
-        curve_quantiles=CURVE_QUANTILES,
-        final_quantiles=FINAL_QUANTILES,
+        curve_quantiles=report_data.CURVE_QUANTILES,
+        final_quantiles=report_data.FINAL_QUANTILES,
         confidence=CONFIDENCE,
         tail_header=TAIL_HEADER,
         table_header=TABLE_HEADER,
         script_digest=digest,
-        curve_views=curve_views,
-        epsilon_views=epsilon_views,
-        interval_scales=interval_scales,
+        curve_views=report_charts.curve_views,
+        epsilon_views=report_charts.epsilon_views,
+        interval_scales=report_charts.interval_scales,
         version=balaclava.__version__,
         **values,
     )
 
 
-def _spread_wide(data: PageData) -> bool:
+def _spread_wide(data: report_data.PageData) -> bool:
     """Whether a linear scale would hide most curves at the bottom."""
     means = ([row.mean for row in panel.final if row.mean > 0] for panel in data.panels)
     return any(each and max(each) > _WIDE_RATIO * min(each) for each in means)

@@ -22,15 +22,7 @@ from balaclava.frames.pools import Pools, leave_batch
 from balaclava.policies.base import Policy
 from balaclava.policies.bounded.batched import GrowingBatchPolicy
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation.engine import (
-    ENVIRONMENT_STREAM,
-    POLICY_STREAM,
-    Pool,
-    RepetitionJob,
-    available_cores,
-    checkpoint_rounds,
-    require_compatible,
-)
+from balaclava.simulation import engine
 from balaclava.simulation.results import Results, Run
 
 ROUTING_STREAM = 3  # number of the random stream that sends rounds to shards
@@ -98,21 +90,21 @@ def simulate_shards(
     repetitions = check("repetitions", repetitions, Annotated[int, Range(1)])
     merge_every = check("merge_every", merge_every, MergeEvery)
     counts = [check("shards", count, Shards) for count in shards]
-    require_compatible(policy.name, policy, environment, horizon)
-    rounds = checkpoint_rounds(checkpoints, horizon)
+    engine.require_compatible(policy.name, policy, environment, horizon)
+    rounds = engine.checkpoint_rounds(checkpoints, horizon)
     labels = {f"{policy.name}, {counted(n, 'shard')}": n for n in counts}
     results = Results.empty(
         dict.fromkeys(labels, policy), environment, horizon=horizon, seed=seed, checkpoints=rounds
     )
     stretch = _compiled_stretch(policy, environment)
     jobs = [
-        RepetitionJob(
+        engine.RepetitionJob(
             _player(label, count, policy, environment, results, merge_every, stretch), n, horizon
         )
         for n in range(repetitions)
         for label, count in labels.items()
     ]
-    with Pool(workers or available_cores()) as pool:
+    with engine.Pool(workers or engine.available_cores()) as pool:
         for _, run in pool.finished(jobs, len(jobs) * horizon, None):
             results.add(run)
     return results
@@ -183,7 +175,7 @@ def _player(
     def play(repetition: int, signals: np.ndarray) -> Run:
         policy_rng, environment_rng, routing = (
             seeded(results.seed, repetition, stream)
-            for stream in (POLICY_STREAM, ENVIRONMENT_STREAM, ROUTING_STREAM)
+            for stream in (engine.POLICY_STREAM, engine.ENVIRONMENT_STREAM, ROUTING_STREAM)
         )
         states = [policy.kernels.begin(params) for _ in range(shards)]
         published = Published(np.zeros(arms, np.int64), np.zeros(arms), np.zeros(arms, np.int64))

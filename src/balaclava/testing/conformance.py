@@ -13,12 +13,7 @@ from balaclava.environments.base import Environment
 from balaclava.errors import DecisionError, ParameterError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation.engine import (
-    CONTEXT_STREAM,
-    DELAY_STREAM,
-    ENVIRONMENT_STREAM,
-    POLICY_STREAM,
-)
+from balaclava.simulation import engine
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.reward_delays import LOST, Delay, draw_delay
 from balaclava.testing.examples import matching_environment
@@ -64,7 +59,7 @@ def reward_source(policy: Policy) -> Callable[[Decision], float]:
 
     def reward(decision: Decision) -> float:
         t = round_of(decision)
-        environment.scene.renew(scene, t, seeded(POLICY_SEED, t, CONTEXT_STREAM))
+        environment.scene.renew(scene, t, seeded(POLICY_SEED, t, engine.CONTEXT_STREAM))
         return float(environment.draw(scene, t, decision.arm, seeded(POLICY_SEED, t)))
 
     return reward
@@ -105,8 +100,8 @@ class EnvironmentRounds:
     def __init__(self, environment: Environment, repetition: int) -> None:
         self.environment = environment
         self.scene = environment.scene.open(environment.constants())
-        self.rng = seeded(POLICY_SEED, repetition, ENVIRONMENT_STREAM)
-        self.context_rng = seeded(POLICY_SEED, repetition, CONTEXT_STREAM)
+        self.rng = seeded(POLICY_SEED, repetition, engine.ENVIRONMENT_STREAM)
+        self.context_rng = seeded(POLICY_SEED, repetition, engine.CONTEXT_STREAM)
 
     def context(self, t: int) -> Any:
         """The context of round t; call it once for each round."""
@@ -131,7 +126,7 @@ def interpreted_run(
     params, rounds = policy.constants(), EnvironmentRounds(environment, repetition)
     begin, choose, learn, _ = policy.kernels
     prepare = policy.prepare()
-    policy_rng = seeded(POLICY_SEED, repetition, POLICY_STREAM)
+    policy_rng = seeded(POLICY_SEED, repetition, engine.POLICY_STREAM)
     state = begin(params)
     arms, scores = np.zeros(CHECK_ROUNDS, np.int64), np.zeros(CHECK_ROUNDS)
     for t in range(1, CHECK_ROUNDS + 1):
@@ -151,9 +146,9 @@ def late_run(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Arms and scores of an agent with late rewards, on the same streams as `simulate`."""
     agent = policy.agent(seed=POLICY_SEED, **feedback.settling._asdict())
-    agent._runner.rng = seeded(POLICY_SEED, repetition, POLICY_STREAM)
+    agent._runner.rng = seeded(POLICY_SEED, repetition, engine.POLICY_STREAM)
     rounds = EnvironmentRounds(environment, repetition)
-    delay_rng = seeded(POLICY_SEED, repetition, DELAY_STREAM)
+    delay_rng = seeded(POLICY_SEED, repetition, engine.DELAY_STREAM)
     law = (feedback.delay or Delay(mean=0, law="fixed")).constants()
     due: dict[int, list[tuple[Decision, float]]] = {}
     arms, scores = np.zeros(length, np.int64), np.zeros(length)

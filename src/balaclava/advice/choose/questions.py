@@ -11,11 +11,7 @@ from balaclava.advice.choose.plausible_problems import (
 )
 from balaclava.advice.choose.recommend import Recommendation, policy_taking, recommend
 from balaclava.advice.choose.rules import RECOMMENDATION_RULES, find_rule
-from balaclava.advice.log.tail_index import (
-    MOMENT_ORDER_PER_INDEX,
-    MOMENT_ORDERS,
-    round_up_two_digits,
-)
+from balaclava.advice.log import tail_index
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 
@@ -57,8 +53,8 @@ def derive_moment(typical: float, largest: float, one_in: float) -> DerivedMomen
             f"largest = {largest:g} is not above typical = {typical:g}; give a rare, larger reward"
         )
     index = math.log(one_in / 2) / math.log(largest / typical)
-    low, high = MOMENT_ORDERS
-    order = float(f"{min(MOMENT_ORDER_PER_INDEX * index, high):.3g}")
+    low, high = tail_index.MOMENT_ORDERS
+    order = float(f"{min(tail_index.MOMENT_ORDER_PER_INDEX * index, high):.3g}")
     if order < low:
         raise ParameterError(
             f"one in {one_in:g} above {largest:g} beside a typical {typical:g} is a tail of index "
@@ -67,7 +63,7 @@ def derive_moment(typical: float, largest: float, one_in: float) -> DerivedMomen
         )
     scale = typical / 2 ** (1 / index)
     moment = index * scale**order / (index - order)
-    bound = round_up_two_digits(moment)
+    bound = tail_index.round_up_two_digits(moment)
     derivation = (
         f"half of the rewards above {typical:g} and one in {one_in:,g} above {largest:g} make a "
         f"power law of index ln({one_in:g}/2) / ln({largest:g}/{typical:g}) = {index:.3g}. Its "

@@ -6,19 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, NamedTuple
 
-from balaclava._core.declared import (
-    Arms,
-    Contamination,
-    Delta,
-    Epsilon,
-    Experts,
-    MomentBound,
-    MomentOrder,
-    Outside,
-    Range,
-    RewardRange,
-    check,
-)
+from balaclava._core import declared
 from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, ContestRunner
 from balaclava.advice.choose.expert_bounds import recommend_experts
@@ -177,7 +165,7 @@ def recommend(
     trust: Trust = "central",
     scope: WantedScope = "trajectory",
     reward_range: tuple[float, float] = (0.0, 1.0),
-    outside: Outside = "refuse",
+    outside: declared.Outside = "refuse",
     moment_order: float | None = None,
     moment_bound: float | None = None,
     contamination: float | None = None,
@@ -233,20 +221,24 @@ def recommend(
         >>> bl.recommend(arms=4, horizon=500, epsilon=0.05).policy.name  # too little to learn from
         'random'
     """
-    check("rewards", rewards, Rewards)
-    check("trust", trust, Trust)
-    check("scope", scope, WantedScope)
+    declared.check("rewards", rewards, Rewards)
+    declared.check("trust", trust, Trust)
+    declared.check("scope", scope, WantedScope)
     parameters: dict[str, Any] = {
-        "arms": check("arms", len(arms) if isinstance(arms, list | tuple) else arms, Arms),
-        "horizon": check("horizon", horizon, Annotated[int, Range(2, 10**12)]),
-        "epsilon": check("epsilon", epsilon, Epsilon),
-        "delta": check("delta", delta, Delta | None),
-        "reward_range": check("reward_range", reward_range, RewardRange),
-        "outside": check("outside", outside, Outside),
-        "moment_order": check("moment_order", moment_order, MomentOrder | None),
-        "moment_bound": check("moment_bound", moment_bound, MomentBound | None),
-        "contamination": check("contamination", contamination, Contamination | None),
-        "experts": check("experts", experts, Experts | None),
+        "arms": declared.check(
+            "arms", len(arms) if isinstance(arms, list | tuple) else arms, declared.Arms
+        ),
+        "horizon": declared.check("horizon", horizon, Annotated[int, declared.Range(2, 10**12)]),
+        "epsilon": declared.check("epsilon", epsilon, declared.Epsilon),
+        "delta": declared.check("delta", delta, declared.Delta | None),
+        "reward_range": declared.check("reward_range", reward_range, declared.RewardRange),
+        "outside": declared.check("outside", outside, declared.Outside),
+        "moment_order": declared.check("moment_order", moment_order, declared.MomentOrder | None),
+        "moment_bound": declared.check("moment_bound", moment_bound, declared.MomentBound | None),
+        "contamination": declared.check(
+            "contamination", contamination, declared.Contamination | None
+        ),
+        "experts": declared.check("experts", experts, declared.Experts | None),
     }
     parameters = {name: value for name, value in parameters.items() if value is not None}
     low, high = parameters["reward_range"]

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from balaclava._core.declared import Outside
+from balaclava.advice.log import tail_index
 from balaclava.advice.log.arm_estimates import (
     ArmEstimate,
     BestArmTest,
@@ -21,13 +22,6 @@ from balaclava.advice.log.clipping import clipping_findings
 from balaclava.advice.log.drift import DRIFT_WARNING, drift_findings
 from balaclava.advice.log.feature_columns import FeatureColumns
 from balaclava.advice.log.participants import Participants, count_participants
-from balaclava.advice.log.tail_index import (
-    MOMENT_ORDER_PER_INDEX,
-    MOMENT_ORDERS,
-    TailIndex,
-    hill_estimate,
-    round_up_two_digits,
-)
 from balaclava.logs.reader import LoggedRewards
 from balaclava.privacy.guarantee import Guarantee
 
@@ -118,9 +112,9 @@ class LogSummary:
         return count_participants(self.labels, *rows, self.participants, guarantee)
 
     @cached_property
-    def tail(self) -> TailIndex | None:
+    def tail(self) -> tail_index.TailIndex | None:
         """The tail index of the rewards, if it can be estimated."""
-        return hill_estimate(self._rewards)
+        return tail_index.hill_estimate(self._rewards)
 
     @cached_property
     def kind(self) -> Literal["bounded", "heavy-tailed"]:
@@ -158,10 +152,12 @@ class LogSummary:
     @property
     def moment_order(self) -> float:
         """The highest order, up to 2, of a moment that is surely finite by the tail index."""
-        low, high = MOMENT_ORDERS
+        low, high = tail_index.MOMENT_ORDERS
         if self.tail is None:
             return high
-        return float(f"{min(max(MOMENT_ORDER_PER_INDEX * self.tail.low, low), high):.3g}")
+        return float(
+            f"{min(max(tail_index.MOMENT_ORDER_PER_INDEX * self.tail.low, low), high):.3g}"
+        )
 
     def moment(self, order: float) -> float:
         """The largest E|X|^order over the arms."""
@@ -170,7 +166,7 @@ class LogSummary:
     @property
     def moment_bound(self) -> float:
         """The largest moment of order `moment_order`, rounded up to two digits."""
-        return round_up_two_digits(self.moment(self.moment_order) or 1.0)
+        return tail_index.round_up_two_digits(self.moment(self.moment_order) or 1.0)
 
     @property
     def drifts(self) -> bool:

@@ -9,14 +9,7 @@ import numpy as np
 from balaclava.advice.log.worlds import DrawnWorld
 from balaclava.environments.base import Environment
 from balaclava.policies.base import Policy
-from balaclava.simulation.engine import (
-    Pool,
-    Progress,
-    RepetitionJob,
-    available_cores,
-    checkpoint_rounds,
-    repetition_player,
-)
+from balaclava.simulation import engine
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results
 
@@ -24,7 +17,7 @@ _CHECKPOINTS = 200  # of a curve; the default of `bl.simulate`
 
 
 @dataclass(eq=False)
-class _Game(RepetitionJob):
+class _Game(engine.RepetitionJob):
     """A policy in a drawn world."""
 
     number: int = 0
@@ -43,7 +36,11 @@ class LogTrial:
     workers: int | None = None
 
     def play(
-        self, policies: Mapping[str, Policy], count: int, progress: Progress | None, stream: int = 1
+        self,
+        policies: Mapping[str, Policy],
+        count: int,
+        progress: engine.Progress | None,
+        stream: int = 1,
     ) -> tuple[Results, np.ndarray]:
         """Play in `count` worlds; return the runs, and the regret of random play in each world.
 
@@ -54,7 +51,7 @@ class LogTrial:
             self.environment,
             horizon=self.rounds,
             seed=self.seed,
-            checkpoints=checkpoint_rounds(_CHECKPOINTS, self.rounds),
+            checkpoints=engine.checkpoint_rounds(_CHECKPOINTS, self.rounds),
             feedback=self.feedback,
         )
         random_regret = np.empty(count)
@@ -66,11 +63,11 @@ class LogTrial:
                 seed = _derived_seed(self.seed, stream, i)
                 for label, policy in policies.items():
                     how = (results.checkpoints, seed, self.feedback)
-                    play = repetition_player(label, policy, world, *how)
+                    play = engine.repetition_player(label, policy, world, *how)
                     yield _Game(play, 0, self.rounds, number=i, order=order)
 
         total = count * len(policies) * self.rounds
-        with Pool(self.workers or available_cores()) as pool:
+        with engine.Pool(self.workers or engine.available_cores()) as pool:
             for game, run in pool.finished(games(), total, progress):
                 pulls = np.empty_like(run.pulls)
                 pulls[game.order] = run.pulls

@@ -11,17 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from balaclava._core.number_format import rounded_down
-from balaclava.auditing.games.attacks import (
-    BET_STAGE,
-    MEASURE_STAGE,
-    SCREENING_GAMES,
-    Attack,
-    GameSetting,
-    StreamPair,
-    choose_attack,
-    count_event,
-    find_stream_pair,
-)
+from balaclava.auditing.games import attacks
 from balaclava.auditing.two_sample_bounds import VIOLATION_ERROR, epsilon_lower, log_wealth
 
 _MOST_CHOICE_GAMES = 25_000_000  # games on each stream that choose an event: more gain nothing
@@ -54,12 +44,12 @@ class StatisticalAudit:
 
 
 def audit_statistically(
-    setting: GameSetting,
+    setting: attacks.GameSetting,
     epsilon: float,
     *,
     trials: int,
     confidence: float,
-    screening_games: int = SCREENING_GAMES,
+    screening_games: int = attacks.SCREENING_GAMES,
     times_more: int = 1,
 ) -> StatisticalAudit:
     """Bound epsilon from below with `trials` games, at most half of them to choose the event.
@@ -67,7 +57,7 @@ def audit_statistically(
     A positive bound is measured again with `times_more` times as many games, if that is above 1.
     """
     half = max(trials // 4, 1)  # of the games on each stream
-    pair = find_stream_pair(setting, split_games(half)[1], screening_games)
+    pair = attacks.find_stream_pair(setting, split_games(half)[1], screening_games)
     result = measure(setting, pair, epsilon, half, confidence)
     if times_more > 1 and result.epsilon_lower > 0.0:
         other = setting._replace(seed=setting.seed + 1)
@@ -82,12 +72,16 @@ def split_games(half: int) -> tuple[int, int]:
 
 
 def measure(
-    setting: GameSetting, pair: StreamPair, epsilon: float, half: int, confidence: float
+    setting: attacks.GameSetting,
+    pair: attacks.StreamPair,
+    epsilon: float,
+    half: int,
+    confidence: float,
 ) -> StatisticalAudit:
     """Choose an event and measure it, with 2 half games on each stream."""
     choice, games = split_games(half)
-    attack = choose_attack(setting, pair, choice, games)
-    likely, unlikely = count_event(setting, attack, games, MEASURE_STAGE)
+    attack = attacks.choose_attack(setting, pair, choice, games)
+    likely, unlikely = attacks.count_event(setting, attack, games, attacks.MEASURE_STAGE)
 
     def bound(error: float) -> float:
         return float(epsilon_lower(likely, unlikely, games, setting.delta, error))
@@ -126,27 +120,29 @@ class BettingAudit:
         )
 
 
-def audit_by_betting(setting: GameSetting, epsilon: float, *, pairs: int) -> BettingAudit:
+def audit_by_betting(setting: attacks.GameSetting, epsilon: float, *, pairs: int) -> BettingAudit:
     """An anytime-valid test: stops as soon as the claim is refuted, or after `pairs` pairs."""
-    attack = choose_attack(setting, find_stream_pair(setting, pairs), _BET_CHOICE_GAMES, pairs)
+    attack = attacks.choose_attack(
+        setting, attacks.find_stream_pair(setting, pairs), _BET_CHOICE_GAMES, pairs
+    )
     return bet(setting, attack, epsilon, pairs=pairs)
 
 
 def bet(
-    setting: GameSetting,
-    attack: Attack,
+    setting: attacks.GameSetting,
+    attack: attacks.Attack,
     epsilon: float,
     *,
     pairs: int,
     significance: float = _BET_SIGNIFICANCE,
 ) -> BettingAudit:
     """Bet on an event of a known attack, block by block."""
-    pairing = np.random.default_rng([setting.seed, BET_STAGE])
+    pairing = np.random.default_rng([setting.seed, attacks.BET_STAGE])
     counts = np.zeros((2, 2), np.int64)
     wealth, games_so_far = 0.0, 0
     while games_so_far < pairs and wealth < -math.log(significance):
         size = min(_BET_BLOCK, pairs - games_so_far)
-        left, right = count_event(setting, attack, size, BET_STAGE, games_so_far)
+        left, right = attacks.count_event(setting, attack, size, attacks.BET_STAGE, games_so_far)
         # The games of a block are paired at random; this draws the pairs with the event twice.
         both = int(pairing.hypergeometric(left, size - left, right))
         counts += np.array([[size - left - right + both, right - both], [left - both, both]])

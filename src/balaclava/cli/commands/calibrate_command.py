@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from balaclava.cli import prompts
 from balaclava.cli.options import delay_options, device_option, option, pop_delay, workers_option
-from balaclava.cli.prompts import (
-    answer_options,
-    ask_number,
-    assumed_answers,
-    read_answers,
-    read_choices,
-)
 from balaclava.cli.terminal import print_code, print_labelled, progress_bar
 
 if TYPE_CHECKING:
@@ -55,7 +49,7 @@ _PROBLEM_QUESTIONS = {
 )
 @option("--average", float, "Without a file: what a usual arm earns on average.")
 @option("--difference", float, "Without a file: how far ahead the best arm is at least.")
-@answer_options
+@prompts.answer_options
 @device_option
 @delay_options
 def calibrate(
@@ -166,7 +160,7 @@ def _calibrate_answers(
     from balaclava.policies.base import POLICIES
 
     given_answers = {key: options.pop(key) for key in _PROBLEM_QUESTIONS}
-    kind = read_choices(options, ask)
+    kind = prompts.read_choices(options, ask)
     if name is None:
         name = find_rule(kind["rewards"], kind["trust"], kind.get("scope", "trajectory")).policy
     parameter = settings["parameter"] or _scale_parameter(POLICIES.get(name))
@@ -174,7 +168,7 @@ def _calibrate_answers(
         print_labelled("policy", f"{name} has no scale: there is nothing to calibrate")
         print_labelled("instead", "--policy calibrates another policy, such as dp-se")
         return
-    answers, moment = read_answers(kind, ask)
+    answers, moment = prompts.read_answers(kind, ask)
     policy = policy_for(answers, name)
     rounds = min(answers["horizon"], MAX_SIMULATED_ROUNDS)
     around = _average_and_difference(given_answers, answers, moment, ask)
@@ -185,7 +179,7 @@ def _calibrate_answers(
         print_labelled("moment", moment.derivation)
     print_labelled("problems", problems.derivation)
     if not ask:
-        for sentence in assumed_answers(options, answers, moment):
+        for sentence in prompts.assumed_answers(options, answers, moment):
             print_labelled("assumed", sentence)
     with progress_bar() as progress:
         calibration = choose_scale(
@@ -228,14 +222,14 @@ def _average_and_difference(
             raise click.UsageError("--average follows from --typical, --largest and --one-in")
         direct["average"] = float(f"{moment.average:.3g}")
     elif "average" not in direct and ask:
-        direct["average"] = ask_number(_PROBLEM_QUESTIONS["average"], float, usual, limits)
+        direct["average"] = prompts.ask_number(_PROBLEM_QUESTIONS["average"], float, usual, limits)
     average = check("average", direct.setdefault("average", usual), Annotated[float, limits])
     room = average if moment is not None else high - average
     gap = float(f"{min(0.2 * room, 0.5 * abs(average - low) or room):.2g}")
     if "difference" not in direct:
         limits = Range(0, room, open_low=True)
         question = _PROBLEM_QUESTIONS["difference"]
-        direct["difference"] = ask_number(question, float, gap, limits) if ask else gap
+        direct["difference"] = prompts.ask_number(question, float, gap, limits) if ask else gap
     return direct
 
 

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from balaclava.cli import terminal
 from balaclava.cli.options import delay_options, option, pop_delay, workers_option
-from balaclava.cli.terminal import (
-    print_cells,
-    print_code,
-    print_json,
-    print_labelled,
-    print_sentences,
-    progress_bar,
-)
 
 if TYPE_CHECKING:
     from balaclava.advice.trial.compare import Comparison
@@ -132,11 +125,11 @@ def compare(
     with loading(*_SLOW_IMPORTS):
         summary = summarise_log(log, arm=arm, reward=reward, read_options=read_options, **reading)
     if not as_json:
-        print_sentences([summary.best_arm_test.sentence, LOG_NOT_PRIVATE, ""])
-    with progress_bar() as progress:
+        terminal.print_sentences([summary.best_arm_test.sentence, LOG_NOT_PRIVATE, ""])
+    with terminal.progress_bar() as progress:
         comparison = compare_policies(summary, progress=progress, **options, **late)
     if as_json:
-        print_json(comparison.to_dict())
+        terminal.print_json(comparison.to_dict())
     else:
         _print_comparison(comparison)
     if out is not None:
@@ -179,45 +172,36 @@ def _write_assessment(
 
 def _print_comparison(comparison: Comparison) -> None:
     from balaclava.advice.trial.feature_trial import feature_advice
-    from balaclava.reporting.comparison_page import (
-        arm_table,
-        cap_table,
-        feature_table,
-        how_played,
-        next_steps,
-        price_sentences,
-        standing_table,
-        value_table,
-    )
+    from balaclava.reporting import comparison_page
 
-    print_cells(arm_table(comparison))
-    print_sentences([*comparison.log.findings(), ""])
+    terminal.print_cells(comparison_page.arm_table(comparison))
+    terminal.print_sentences([*comparison.log.findings(), ""])
     if comparison.participants is not None:
-        print_sentences([*comparison.participants.findings(), ""])
-        print_cells(cap_table(comparison))
+        terminal.print_sentences([*comparison.participants.findings(), ""])
+        terminal.print_cells(comparison_page.cap_table(comparison))
     gain, trial = comparison.feature_gain, comparison.feature_trial
     if gain is not None:
         public, *others = gain.findings()
-        print_sentences([public, ""])
-        print_cells(value_table(gain))
-        print_sentences([*others, ""])
-    print_sentences([how_played(comparison), *comparison.findings(), ""])
+        terminal.print_sentences([public, ""])
+        terminal.print_cells(comparison_page.value_table(gain))
+        terminal.print_sentences([*others, ""])
+    terminal.print_sentences([comparison_page.how_played(comparison), *comparison.findings(), ""])
     if comparison.fitting:
         click.echo("The policies that fit:")
         for label, why in comparison.fitting.items():
             line = f"- {label} ({comparison.results.guarantee(label)}): {why}"
-            print_sentences([line], indent="  ")
+            terminal.print_sentences([line], indent="  ")
     if comparison.others:
         names = ", ".join(comparison.others)
         click.echo(f"Not clearly better than playing at random here: {names}.")
     click.echo()
-    print_cells(standing_table(comparison))
-    print_sentences([*price_sentences(comparison), ""])
+    terminal.print_cells(comparison_page.standing_table(comparison))
+    terminal.print_sentences([*comparison_page.price_sentences(comparison), ""])
     if gain is not None and trial is not None:
-        print_sentences([*feature_advice(gain, trial), ""])
-        print_cells(feature_table(trial))
-    for label, text in next_steps(comparison):
-        (print_code if label == "use" else print_labelled)(label, text)
+        terminal.print_sentences([*feature_advice(gain, trial), ""])
+        terminal.print_cells(comparison_page.feature_table(trial))
+    for label, text in comparison_page.next_steps(comparison):
+        (terminal.print_code if label == "use" else terminal.print_labelled)(label, text)
 
 
 def _column_names(text: str | None) -> list[str]:

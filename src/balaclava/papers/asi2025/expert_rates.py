@@ -12,16 +12,7 @@ from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.environments.expert_advice import Advice
 from balaclava.environments.hard_losses import hidden_best
 from balaclava.errors import ParameterError
-from balaclava.papers.asi2025.loss_families import (
-    ASI_2025,
-    LARGEST_GAP,
-    MIXING_COST,
-    NO_NUMBERS,
-    TUNED,
-    describe_slopes,
-    gaps,
-    hardest,
-)
+from balaclava.papers.asi2025 import loss_families
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
 from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
@@ -116,7 +107,7 @@ def expert_setting(
     for name in EXPERT_LIST:
         rates = {name: 1.0}
         if scales.get(name, 1.0) != 1.0:
-            rates[name + TUNED] = scales[name]
+            rates[name + loss_families.TUNED] = scales[name]
         for label, scale in rates.items():
             try:
                 policies[label] = make_policy(name, **parameters, learning_rate_scale=scale)
@@ -139,9 +130,9 @@ def _among_experts(
     horizon: int,
     epsilon: float | None,
 ) -> LossSetting:
-    start = hardest(experts, horizon, epsilon)
-    worlds = tuple(one_good_expert(experts, horizon, gap) for gap in gaps(start))
-    ceiling = LARGEST_GAP * horizon * (1.0 - 1.0 / experts)
+    start = loss_families.hardest(experts, horizon, epsilon)
+    worlds = tuple(one_good_expert(experts, horizon, gap) for gap in loss_families.gaps(start))
+    ceiling = loss_families.LARGEST_GAP * horizon * (1.0 - 1.0 / experts)
     return LossSetting(panel, x, horizon, policies, worlds, ceiling)
 
 
@@ -172,7 +163,7 @@ def recommendations(regrets: WorstRegrets) -> list[str]:
     return lines
 
 
-@figure("asi2025-table2", "Regret with experts, against N, ε and T", ASI_2025)
+@figure("asi2025-table2", "Regret with experts, against N, ε and T", loss_families.ASI_2025)
 def table_2(run: FigureRun) -> FigureText:
     plan, refusals = EXPERT_PLANS[run.scale], Refusals({})
     N, T, e = plan.experts, plan.horizon, EXPERT_EPSILON
@@ -184,7 +175,9 @@ def table_2(run: FigureRun) -> FigureText:
         *(expert_baseline("b", x, x, T) for x in plan.expert_counts),
         *(expert_baseline("c", x, N, x) for x in plan.horizons),
     ]
-    regrets = measure_settings(run, settings, repetitions=plan.repetitions, seed=ASI_2025.seed)
+    regrets = measure_settings(
+        run, settings, repetitions=plan.repetitions, seed=loss_families.ASI_2025.seed
+    )
     axes = {
         "a": PanelAxis(f"{N} experts, T = {T:,}", "ε (more private to the right)", falling=True),
         "b": PanelAxis(f"T = {T:,}, ε = {e:g}", "number of experts N"),
@@ -206,7 +199,7 @@ def table_2(run: FigureRun) -> FigureText:
                 "logarithms, N^(1/6) K^(1/2) T^(2/3) / ε^(1/3) for dp-exp4."
             ],
             SEES: [
-                *(line for panel in axes for line in describe_slopes(regrets, panel)),
+                *(line for panel in axes for line in loss_families.describe_slopes(regrets, panel)),
                 str(refusals),
             ],
             "Compared with bl.recommend_experts": [
@@ -214,14 +207,14 @@ def table_2(run: FigureRun) -> FigureText:
                 "A bound is not the regret itself: dp-htinf-experts stays far below its own bound.",
             ],
             WHY: [
-                NO_NUMBERS,
+                loss_families.NO_NUMBERS,
                 "An expert who names the better arm is hidden among N - 1 who name the other. For "
                 "dp-htinf-experts that is as hard as any N arms. For exp4 and its variants the "
                 "better arm has 1/N of the weight at first.",
                 "As printed, ldp-exp4 and dp-exp4 learn too slowly at these horizons, for the same "
                 "reason as dp-exp3; bl.recommend_experts(..., tuned=True) finds the 'tuned' rates. "
                 "The rate of dp-exp4 shows at horizons far beyond these.",
-                MIXING_COST.format(2.0 * math.log(EXPERT_ARMS * T)),
+                loss_families.MIXING_COST.format(2.0 * math.log(EXPERT_ARMS * T)),
                 f"dp-exp4 has a δ, here {EXPERT_DELTA:g}. ldp-exp4 also protects each loss from "
                 "the operator. No policy here protects the advice, although the paper claims that "
                 "for dp-htinf-experts: each arm is drawn from the advice of the same round.",

@@ -21,6 +21,7 @@ from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
 from balaclava.errors import ParameterError
 from balaclava.frames.pools import UNLEARNED
+from balaclava.policies import loss_policies
 from balaclava.policies.base import (
     POLICIES,
     Kernels,
@@ -28,13 +29,6 @@ from balaclava.policies.base import (
     nothing_to_forget,
     register,
     unchanged_reward,
-)
-from balaclava.policies.loss_policies import (
-    LOST_LOSS,
-    LearningRateScale,
-    LossPolicy,
-    Outstanding,
-    PrivateLossPolicy,
 )
 from balaclava.policies.pooled_policies import HoldoutPolicy
 from balaclava.privacy.mechanisms.laplace import laplace_release
@@ -173,7 +167,7 @@ def least_batch(epsilon: float) -> int:
     return max(1, math.ceil(min(1.0 / epsilon, MOST_ROUNDS) - 1e-9))
 
 
-class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
+class ConvertedPolicy(HoldoutPolicy, loss_policies.PrivateLossPolicy):
     """A base policy that learns from noisy means of batches; subclasses define `base_policy`.
 
     Unlike `PooledPolicy` it has no `explore` parameter. A batch is one choice of the base, which
@@ -184,10 +178,10 @@ class ConvertedPolicy(HoldoutPolicy, PrivateLossPolicy):
 
     model = "central"
     scope = "trajectory"
-    lost_reward = LOST_LOSS
+    lost_reward = loss_policies.LOST_LOSS
     epsilon: Epsilon
     batch: Batch | None = None
-    outstanding: Outstanding = 4096
+    outstanding: loss_policies.Outstanding = 4096
 
     def base_policy(self) -> Policy:
         """The policy that chooses an arm for each batch."""
@@ -276,9 +270,9 @@ class TunedPolicy(ConvertedPolicy):
 
     reference = "Asi, Raman, Talwar 2025"
     docstring_sections: ClassVar[Mapping[str, str]] = _CONVERSION_SECTIONS
-    base_class: ClassVar[type[LossPolicy]]
+    base_class: ClassVar[type[loss_policies.LossPolicy]]
     horizon: Horizon
-    learning_rate_scale: LearningRateScale = 1.0
+    learning_rate_scale: loss_policies.LearningRateScale = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,14 +7,8 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import kl_upper
 from balaclava.frames.pools import Pools, choose_in_batches
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.bounded import batched
 from balaclava.policies.bounded.adap_ucb import Alpha
-from balaclava.policies.bounded.batched import (
-    begin,
-    double_pulls,
-    forget_alone,
-    highest_index,
-    learn_alone,
-)
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled_policies import PooledPolicy
 
@@ -73,7 +67,10 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
     name = "adap-klucb"
     reference = "Azize, Basu 2022"
     kernels = Kernels(
-        begin, choose_in_batches(highest_index(index), double_pulls), learn_alone, forget_alone
+        batched.begin,
+        choose_in_batches(batched.highest_index(index), batched.double_pulls),
+        batched.learn_alone,
+        batched.forget_alone,
     )
     estimation = FROM_POOLS
     epsilon: Epsilon

@@ -7,20 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.pools import (
-    OPEN_BATCHES_PER_ARM,
-    Pools,
-    assign_decision,
-    batch_ordinal,
-    begin_pools,
-    close_batch,
-    learn_in_batches,
-    needs_batch,
-    next_arm,
-    open_batch,
-    rewards_in_batch,
-    use_mean,
-)
+from balaclava.frames import pools
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.mechanisms.laplace import laplace_release
@@ -39,31 +26,33 @@ LISTED_BATCHES = 10_001  # most sizes in a list; a ratio near 1 would make it en
 
 
 @kernel
-def begin(params: Any) -> Pools:
-    return begin_pools(params.arms, OPEN_BATCHES_PER_ARM)
+def begin(params: Any) -> pools.Pools:
+    return pools.begin_pools(params.arms, pools.OPEN_BATCHES_PER_ARM)
 
 
 @kernel(borrows=True)
-def release_sum(params: Any, state: Pools, arm: int, row: int, rng: Any) -> float:
+def release_sum(params: Any, state: pools.Pools, arm: int, row: int, rng: Any) -> float:
     released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
-    close_batch(state, arm, row, released)
+    pools.close_batch(state, arm, row, released)
     return released
 
 
 @kernel(borrows=True)
-def double_pulls(params: Any, state: Pools, arm: int, t: int) -> None:
+def double_pulls(params: Any, state: pools.Pools, arm: int, t: int) -> None:
     """Open batches that double the arm's pulls: 1, 1, 2, 4, 8, ..."""
-    if needs_batch(state, arm):
-        open_batch(state, arm, 2 ** min(max(batch_ordinal(state, arm) - 2, 0), MOST_DOUBLINGS))
+    if pools.needs_batch(state, arm):
+        pools.open_batch(
+            state, arm, 2 ** min(max(pools.batch_ordinal(state, arm) - 2, 0), MOST_DOUBLINGS)
+        )
 
 
 @kernel(borrows=True)
-def play_lazily(params: Any, state: Pools, rng: Any) -> tuple[int, int]:
+def play_lazily(params: Any, state: pools.Pools, rng: Any) -> tuple[int, int]:
     """The next decision. Each batch is twice as long as the one before: 1, 2, 4, 8, ..."""
-    arm = next_arm(params, state, rng)
-    if needs_batch(state, arm):
-        open_batch(state, arm, 2 ** min(batch_ordinal(state, arm) - 1, MOST_DOUBLINGS))
-    return assign_decision(state, arm)
+    arm = pools.next_arm(params, state, rng)
+    if pools.needs_batch(state, arm):
+        pools.open_batch(state, arm, 2 ** min(pools.batch_ordinal(state, arm) - 1, MOST_DOUBLINGS))
+    return pools.assign_decision(state, arm)
 
 
 @functools.cache
@@ -74,7 +63,7 @@ def highest_index(index: Callable[..., float]) -> Callable[..., int]:
     """
 
     @kernel(borrows=True)
-    def best_arm(params: Any, state: Pools, t: int) -> int:
+    def best_arm(params: Any, state: pools.Pools, t: int) -> int:
         best, lead, log_t, highest = -1, state.lead[0], math.log(t), -math.inf
         for arm in range(params.arms):
             if state.ready[arm] or arm == lead:
@@ -87,15 +76,15 @@ def highest_index(index: Callable[..., float]) -> Callable[..., int]:
 
 
 @kernel(borrows=True)
-def release_alone(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
+def release_alone(params: Any, state: pools.Pools, arm: int, row: int, rng: Any) -> None:
     """Release the batch and use its mean alone, unless a larger, later batch settled first."""
-    weight = rewards_in_batch(state, arm, row)
+    weight = pools.rewards_in_batch(state, arm, row)
     released = release_sum(params, state, arm, row, rng)
     if weight >= state.weights[arm]:
-        use_mean(state, arm, released / weight, weight)
+        pools.use_mean(state, arm, released / weight, weight)
 
 
-learn_alone, forget_alone = learn_in_batches(release_alone)
+learn_alone, forget_alone = pools.learn_in_batches(release_alone)
 
 
 @kernel(borrows=True)
@@ -106,21 +95,23 @@ def pulls_after(params: Any, batch: int, before: int) -> int:
 
 
 @kernel(borrows=True)
-def grow_pulls(params: Any, state: Pools, arm: int, t: int) -> None:
+def grow_pulls(params: Any, state: pools.Pools, arm: int, t: int) -> None:
     """Open batches after which the arm has n_m pulls."""
-    if needs_batch(state, arm):
+    if pools.needs_batch(state, arm):
         before = state.planned[arm]
-        open_batch(state, arm, pulls_after(params, batch_ordinal(state, arm), before) - before)
+        pools.open_batch(
+            state, arm, pulls_after(params, pools.batch_ordinal(state, arm), before) - before
+        )
 
 
 @kernel(borrows=True)
-def release_growing(params: Any, state: Pools, arm: int, row: int, rng: Any) -> None:
+def release_growing(params: Any, state: pools.Pools, arm: int, row: int, rng: Any) -> None:
     """Release the batch and add it, noise included, to the arm's earlier releases."""
     release_sum(params, state, arm, row, rng)
-    use_mean(state, arm, state.pooled[arm], state.rewards[arm])
+    pools.use_mean(state, arm, state.pooled[arm], state.rewards[arm])
 
 
-learn_growing, forget_growing = learn_in_batches(release_growing)
+learn_growing, forget_growing = pools.learn_in_batches(release_growing)
 
 
 class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):

@@ -6,13 +6,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, count_reward
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.dp_ftpl_gauss import Params, StartPhasePolicy, highest_draw
-from balaclava.privacy.mechanisms.perturbed_index import (
-    BetaLaw,
-    IndexLaw,
-    beta_index,
-    beta_shape,
-    beta_threshold,
-)
+from balaclava.privacy.mechanisms import perturbed_index
 
 
 @kernel(borrows=True)
@@ -69,12 +63,12 @@ class DPFTPLBeta(StartPhasePolicy):
 
     name = "dp-ftpl-beta"
     reference = "Wang, Zhu 2024"
-    kernels = Kernels(begin_tally, highest_draw(beta_index), learn)
-    threshold = staticmethod(beta_threshold)
+    kernels = Kernels(begin_tally, highest_draw(perturbed_index.beta_index), learn)
+    threshold = staticmethod(perturbed_index.beta_threshold)
     examples = (
         {"arms": 2, "epsilon": 5.0, "delta": 0.1},
         {"arms": 2, "epsilon": 5.0, "delta": 0.1, "reward_range": (-1.0, 3.0)},
     )
 
-    def index_law(self, pulls: int, total: float) -> IndexLaw:
-        return BetaLaw(*beta_shape(total / pulls, 1.0 / pulls))
+    def index_law(self, pulls: int, total: float) -> perturbed_index.IndexLaw:
+        return perturbed_index.BetaLaw(*perturbed_index.beta_shape(total / pulls, 1.0 / pulls))

@@ -10,12 +10,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, count_reward, starting_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.theorem_conditions import unit_gaps
-from balaclava.privacy.mechanisms.perturbed_index import (
-    IndexLaw,
-    gaussian_index,
-    gaussian_threshold,
-    whole_pulls,
-)
+from balaclava.privacy.mechanisms import perturbed_index
 from balaclava.theory.gaussian_index_regret import gaussian_index_regret
 
 
@@ -75,7 +70,7 @@ class StartPhasePolicy(PrivateBoundedPolicy):
 
     @property
     def start_phase(self) -> int:
-        return whole_pulls(type(self).threshold(self.epsilon, self.delta))
+        return perturbed_index.whole_pulls(type(self).threshold(self.epsilon, self.delta))
 
 
 @register
@@ -121,15 +116,15 @@ class DPFTPLGauss(StartPhasePolicy):
 
     name = "dp-ftpl-gauss"
     reference = "Wang, Zhu 2024"
-    kernels = Kernels(begin_tally, highest_draw(gaussian_index), learn)
-    threshold = staticmethod(gaussian_threshold)
+    kernels = Kernels(begin_tally, highest_draw(perturbed_index.gaussian_index), learn)
+    threshold = staticmethod(perturbed_index.gaussian_threshold)
     examples = ({}, {"epsilon": 0.0, "delta": 0.05, "reward_range": (-1.0, 3.0)})
 
-    def index_law(self, pulls: int, total: float) -> IndexLaw:
+    def index_law(self, pulls: int, total: float) -> perturbed_index.IndexLaw:
         require_extra("scipy", "the law of an index")
         from scipy import stats
 
-        law: IndexLaw = stats.norm(total / pulls, math.sqrt(2.0 / pulls))
+        law: perturbed_index.IndexLaw = stats.norm(total / pulls, math.sqrt(2.0 / pulls))
         return law
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

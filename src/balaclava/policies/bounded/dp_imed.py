@@ -12,14 +12,7 @@ from balaclava.estimators.kl import private_kl
 from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
 from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean, needs_batch, open_batch
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded.batched import (
-    BatchRatio,
-    GrowingBatchPolicy,
-    begin,
-    forget_growing,
-    grow_pulls,
-    learn_growing,
-)
+from balaclava.policies.bounded import batched
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.theory.imed_regret import imed_pulls
@@ -107,8 +100,8 @@ def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
         if needs_batch(state, arm):
             open_batch(state, arm, pulls_needed(params, state, arm, t) - state.planned[arm])
 
-    choose = choose_in_batches(best_arm, adapt_batch if adaptive else grow_pulls)
-    return Kernels(begin, choose, learn_growing, forget_growing)
+    choose = choose_in_batches(best_arm, adapt_batch if adaptive else batched.grow_pulls)
+    return Kernels(batched.begin, choose, batched.learn_growing, batched.forget_growing)
 
 
 RATE_KERNELS = {"paper": paper_rate, "exact": exact_rate, "rechecking": rechecking_rate}
@@ -122,7 +115,7 @@ _BATCHES = {"ratio": (30.0, 1.5), "adaptive": (40.0, 1.25)}
 
 
 @register
-class DPIMED(GrowingBatchPolicy):
+class DPIMED(batched.GrowingBatchPolicy):
     r"""IMED in growing batches, with a divergence that allows for the noise of privacy.
 
     The default for rewards in [0, 1]. In most settings it has the lowest regret of all policies
@@ -199,7 +192,7 @@ class DPIMED(GrowingBatchPolicy):
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     estimation = FROM_POOLS
     most_draws = 8
-    batch_ratio: BatchRatio | None = None
+    batch_ratio: batched.BatchRatio | None = None
     index: Annotated[Index, Range(meaning="how the index allows for noise")] = "rechecking"
     batches: Annotated[Batching, Range(meaning="what sets the length of a batch")] = "adaptive"
     examples = (

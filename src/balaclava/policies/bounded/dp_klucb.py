@@ -6,15 +6,7 @@ from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl_upper
 from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded.batched import (
-    BatchRatio,
-    GrowingBatchPolicy,
-    begin,
-    forget_growing,
-    grow_pulls,
-    highest_index,
-    learn_growing,
-)
+from balaclava.policies.bounded import batched
 from balaclava.policies.intervals import FROM_POOLS
 
 
@@ -25,7 +17,7 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 
 
 @register
-class DPKLUCB(GrowingBatchPolicy):
+class DPKLUCB(batched.GrowingBatchPolicy):
     r"""KL-UCB in growing batches, with a divergence that allows for the noise of privacy.
 
     Low regret with little spread between runs. dp-imed has a lower mean in long runs; in short runs
@@ -73,8 +65,11 @@ class DPKLUCB(GrowingBatchPolicy):
     name = "dp-klucb"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     kernels = Kernels(
-        begin, choose_in_batches(highest_index(index), grow_pulls), learn_growing, forget_growing
+        batched.begin,
+        choose_in_batches(batched.highest_index(index), batched.grow_pulls),
+        batched.learn_growing,
+        batched.forget_growing,
     )
     estimation = FROM_POOLS
     most_draws = 16
-    batch_ratio: BatchRatio = 1.25
+    batch_ratio: batched.BatchRatio = 1.25

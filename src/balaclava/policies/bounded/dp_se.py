@@ -7,18 +7,7 @@ import numpy as np
 
 from balaclava._core.declared import Epsilon, FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava.frames.epochs import (
-    Epochs,
-    active_arms,
-    begin_epochs,
-    eliminate_arms,
-    end_epoch,
-    keep_release,
-    learn_in_epochs,
-    needs_epoch,
-    next_decision,
-    open_epoch,
-)
+from balaclava.frames import epochs
 from balaclava.policies.base import (
     Kernels,
     PrivateBoundedPolicy,
@@ -59,35 +48,37 @@ def epoch_length(params: Params, active: int, epoch: int) -> int:
 
 
 @kernel
-def begin(params: Params) -> Epochs:
-    return begin_epochs(params.arms)
+def begin(params: Params) -> epochs.Epochs:
+    return epochs.begin_epochs(params.arms)
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    if needs_epoch(state):
-        open_epoch(state, epoch_length(params, active_arms(state), state.number[0] + 1), -1)
-    return next_decision(params, state, rng)
+def choose(params: Params, state: epochs.Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if epochs.needs_epoch(state):
+        epochs.open_epoch(
+            state, epoch_length(params, epochs.active_arms(state), state.number[0] + 1), -1
+        )
+    return epochs.next_decision(params, state, rng)
 
 
 @kernel(borrows=True)
-def release(params: Params, state: Epochs, arm: int, row: int, rng: Any) -> None:
+def release(params: Params, state: epochs.Epochs, arm: int, row: int, rng: Any) -> None:
     """Release an arm's sum of the epoch, with the radius h + c."""
-    sampling, noise = log_terms(params, active_arms(state), state.oldest[0])
+    sampling, noise = log_terms(params, epochs.active_arms(state), state.oldest[0])
     n = state.rewards_in_epoch[arm, row]
     released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
     radius = math.sqrt(sampling / (2.0 * n)) + noise / (params.epsilon * n)
-    keep_release(state, arm, row, released, params.radius_scale * radius)
+    epochs.keep_release(state, arm, row, released, params.radius_scale * radius)
 
 
 @kernel(borrows=True)
-def finish(params: Params, state: Epochs, row: int) -> None:
+def finish(params: Params, state: epochs.Epochs, row: int) -> None:
     """Remove the arms that are behind by more than 2h + 2c."""
-    eliminate_arms(state)
-    end_epoch(state, epoch_length(params, active_arms(state), state.oldest[0] + 1))
+    epochs.eliminate_arms(state)
+    epochs.end_epoch(state, epoch_length(params, epochs.active_arms(state), state.oldest[0] + 1))
 
 
-learn, forget = learn_in_epochs(release, finish)
+learn, forget = epochs.learn_in_epochs(release, finish)
 
 
 @register

@@ -7,13 +7,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.tally import learn_tally
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.classic import ucb1
-from balaclava.privacy.mechanisms.counters import (
-    Hybrid,
-    begin_hybrid,
-    hybrid_insert,
-    hybrid_sum,
-    tree_levels,
-)
+from balaclava.privacy.mechanisms import counters
 from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
 
@@ -21,12 +15,12 @@ class State(NamedTuple):
     """Private indices, and the counters behind them."""
 
     indices: ucb1.Indices  # their sums are the counters' private sums
-    counters: Hybrid
+    counters: counters.Hybrid
 
 
 @kernel
 def begin(params: Any) -> State:
-    return State(ucb1.begin(params), begin_hybrid(params.arms))
+    return State(ucb1.begin(params), counters.begin_hybrid(params.arms))
 
 
 @kernel(borrows=True)
@@ -36,10 +30,10 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    hybrid_insert(rng, state.counters, arm, reward, 1.0, params.epsilon)
+    counters.hybrid_insert(rng, state.counters, arm, reward, 1.0, params.epsilon)
     tally = state.indices.tally
     learn_tally(params, tally, t, arm, 0.0, phase, rng)  # counts; the next line sets the sum
-    tally.sums[arm] = hybrid_sum(state.counters, arm)
+    tally.sums[arm] = counters.hybrid_sum(state.counters, arm)
     ucb1.renew(state.indices, arm)
 
 
@@ -47,7 +41,7 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
     """Rewards up to the last power of two: few releases, with far less noise than a tree."""
     whole = state.counters.whole
-    n, draws = 0, tree_levels(whole.items[arm])
+    n, draws = 0, counters.tree_levels(whole.items[arm])
     if draws > 0:
         n = 1 << (draws - 1)
     return n, whole.released[arm] / max(n, 1), draws

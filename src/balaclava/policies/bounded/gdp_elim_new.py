@@ -7,17 +7,7 @@ from typing import Any, NamedTuple
 from balaclava._core.declared import Delta, EpsilonOrZero, Horizon
 from balaclava._core.kernels import kernel
 from balaclava.errors import EstimateError
-from balaclava.frames.epochs import (
-    Epochs,
-    begin_epochs,
-    end_epoch,
-    keep_release,
-    learn_in_epochs,
-    needs_epoch,
-    next_decision,
-    open_epoch,
-    play_last_arm,
-)
+from balaclava.frames import epochs
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled_policies import PooledPolicy
@@ -45,30 +35,30 @@ def phase_length(params: Params, phase: int) -> int:
 
 
 @kernel
-def begin(params: Params) -> Epochs:
-    return begin_epochs(params.arms)
+def begin(params: Params) -> epochs.Epochs:
+    return epochs.begin_epochs(params.arms)
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    if needs_epoch(state):
-        open_epoch(state, phase_length(params, state.number[0] + 1), -1)
-    return next_decision(params, state, rng)
+def choose(params: Params, state: epochs.Epochs, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    if epochs.needs_epoch(state):
+        epochs.open_epoch(state, phase_length(params, state.number[0] + 1), -1)
+    return epochs.next_decision(params, state, rng)
 
 
 @kernel(borrows=True)
-def release(params: Params, state: Epochs, arm: int, row: int, rng: Any) -> None:
+def release(params: Params, state: epochs.Epochs, arm: int, row: int, rng: Any) -> None:
     phase, n = state.oldest[0], state.rewards_in_epoch[arm, row]
     total = truncated_laplace_release(
         rng, state.sums[arm, row], 1.0, params.epsilon, params.noise_delta
     )
     # N rewards have errors of at most 2^-k / 2; fewer rewards have larger errors.
     missing = max(0.5, 0.5 * phase_length(params, phase) / n)
-    keep_release(state, arm, row, total, 0.5**phase * missing)
+    epochs.keep_release(state, arm, row, total, 0.5**phase * missing)
 
 
 @kernel(borrows=True)
-def finish(params: Params, state: Epochs, row: int) -> None:
+def finish(params: Params, state: epochs.Epochs, row: int) -> None:
     """Commit to an arm if it is at least both radii, 2^-k, above each of the others."""
     for arm in range(state.means.size):
         ahead = True
@@ -77,11 +67,11 @@ def finish(params: Params, state: Epochs, row: int) -> None:
             if other != arm and not state.means[arm] >= reach:
                 ahead = False
         if ahead:
-            play_last_arm(state, arm)
-    end_epoch(state, phase_length(params, state.oldest[0] + 1))
+            epochs.play_last_arm(state, arm)
+    epochs.end_epoch(state, phase_length(params, state.oldest[0] + 1))
 
 
-learn, forget = learn_in_epochs(release, finish)
+learn, forget = epochs.learn_in_epochs(release, finish)
 
 
 @register

@@ -7,13 +7,7 @@ from balaclava._core.declared import Epsilon, FailureProbability, Horizon, Radiu
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
-from balaclava.privacy.mechanisms.counters import (
-    Trees,
-    begin_trees,
-    tree_insert,
-    tree_levels,
-    tree_sum,
-)
+from balaclava.privacy.mechanisms import counters
 from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
 
 
@@ -30,12 +24,14 @@ class State(NamedTuple):
     """Private sums, and the trees behind them."""
 
     tally: Tally  # its sums are the trees' private sums
-    trees: Trees
+    trees: counters.Trees
 
 
 @kernel
 def begin(params: Params) -> State:
-    return State(begin_tally(params), begin_trees(params.arms, tree_levels(params.horizon)))
+    return State(
+        begin_tally(params), counters.begin_trees(params.arms, counters.tree_levels(params.horizon))
+    )
 
 
 @kernel(borrows=True)
@@ -61,15 +57,15 @@ def learn(
 ) -> None:
     if state.tally.pulls[arm] == params.horizon:
         return  # the tree has no room for more
-    tree_insert(rng, state.trees, arm, reward, 1.0, params.tree_epsilon)
+    counters.tree_insert(rng, state.trees, arm, reward, 1.0, params.tree_epsilon)
     learn_tally(params, state.tally, t, arm, 0.0, phase, rng)  # counts; the next line sets the sum
-    state.tally.sums[arm] = tree_sum(state.trees, arm)
+    state.tally.sums[arm] = counters.tree_sum(state.trees, arm)
 
 
 @kernel(borrows=True)
 def read_mean(params: Params, state: State, arm: int) -> tuple[int, float, float]:
     """The mean of the largest node, which holds the first 2^j rewards."""
-    levels = tree_levels(state.trees.items[arm])
+    levels = counters.tree_levels(state.trees.items[arm])
     if levels == 0:
         return 0, 0.0, 0
     n = 1 << (levels - 1)
@@ -84,9 +80,9 @@ def limits(
 
     For a fixed n the evidence has mean at most 1, so Markov's inequality replaces Ville's.
     """
-    nodes = tree_levels(rewards)
+    nodes = counters.tree_levels(rewards)
     share = failure / (nodes * (nodes + 1.0)) if nodes > 0 else failure
-    node_epsilon = params.tree_epsilon / tree_levels(params.horizon)
+    node_epsilon = params.tree_epsilon / counters.tree_levels(params.horizon)
     return mean_interval(mean, rewards, int(draws), laplace_scale(node_epsilon), share)
 
 

@@ -11,15 +11,8 @@ from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_CHANCE, range_faults
 from balaclava.estimators.arm_probabilities import add_loss, draw_arm, least_loss
 from balaclava.frames.pending import Pending, begin_pending, forget_note, new_note, take_note
+from balaclava.policies import loss_policies
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.loss_policies import (
-    EVEN_SHARE,
-    NOISE_REACH,
-    LearningRate,
-    LossPolicy,
-    rivals_are_arms,
-    second_moment,
-)
 
 Mixing = Annotated[float, Range(0, 1, "share of decisions drawn uniformly")]
 
@@ -77,7 +70,7 @@ def learn(
 
 
 @register
-class Exp3(LossPolicy):
+class Exp3(loss_policies.LossPolicy):
     r"""Draw an arm by weights that fall exponentially with its estimated losses.
 
     The baseline for losses that an adversary chose. The regret of htinf is smaller by a factor of
@@ -131,7 +124,7 @@ class Exp3(LossPolicy):
     kernels = Kernels(begin, choose, learn, forget_note)
     examples = ({}, {"horizon": 600, "loss_noise": 1.0})
     horizon: Horizon | None = None
-    eta: LearningRate | None = None
+    eta: loss_policies.LearningRate | None = None
     gamma: Mixing | None = None
 
     def __post_init__(self) -> None:
@@ -144,12 +137,15 @@ class Exp3(LossPolicy):
         anytime = eta is None and self.horizon is None
         if eta is None:
             rounds = 0.5 if self.horizon is None else self.horizon
-            spread = max(self.loss_noise, self.loss_noise**2) * (NOISE_REACH * self._log) ** 2
+            spread = (
+                max(self.loss_noise, self.loss_noise**2)
+                * (loss_policies.NOISE_REACH * self._log) ** 2
+            )
             eta = math.sqrt(math.log(K) / (2.0 * rounds * K * (1.0 + spread)))
         eta *= self.learning_rate_scale
         gamma = self.gamma
         if gamma is None:
-            gamma = min(EVEN_SHARE * eta * K * self.loss_noise * self._log, 1.0)
+            gamma = min(loss_policies.EVEN_SHARE * eta * K * self.loss_noise * self._log, 1.0)
         return self.fill(Params, eta=eta, gamma=gamma, anytime=anytime)
 
     @property
@@ -168,15 +164,15 @@ class Exp3(LossPolicy):
         sqrt(2 n K log K (1 + 10 max(lambda, lambda^2) L^2)). The second is 2 sqrt(n K log K).
         """
         K, _, eta, gamma, anytime = self.constants()
-        if not rivals_are_arms(environment) or horizon > (self.horizon or horizon):
+        if not loss_policies.rivals_are_arms(environment) or horizon > (self.horizon or horizon):
             return None
         if K == 1:
             return 0.0
         if anytime:
             c = self.learning_rate_scale
             return None if gamma else (c + 1.0 / c) * math.sqrt(horizon * K * math.log(K))
-        least = min(eta * K * self.loss_noise * NOISE_REACH * self._log, 1.0)
+        least = min(eta * K * self.loss_noise * loss_policies.NOISE_REACH * self._log, 1.0)
         if eta == 0.0 or gamma < least:
             return None
-        each = eta * K * second_moment(self.loss_noise) + gamma
+        each = eta * K * loss_policies.second_moment(self.loss_noise) + gamma
         return math.log(K) / eta + each * horizon + 1.0

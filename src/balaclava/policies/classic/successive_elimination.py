@@ -9,16 +9,7 @@ import numpy as np
 from balaclava._core.declared import FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults, stored_as
-from balaclava.frames.blocks import (
-    Blocks,
-    add_member,
-    begin_blocks,
-    block_is_over,
-    clear_members,
-    drop_inactive,
-    next_turn,
-    start_block,
-)
+from balaclava.frames import blocks
 from balaclava.policies.base import BoundedPolicy, Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.intervals import FROM_TALLY
 
@@ -39,7 +30,7 @@ class State(NamedTuple):
     sums: np.ndarray  # their sum
     rewards_since_check: np.ndarray  # one element: of active arms
     arms_left: np.ndarray  # one element: number of active arms
-    blocks: Blocks
+    blocks: blocks.Blocks
 
     def faults(self, decisions: int) -> Iterator[str]:
         yield from range_faults(0, decisions, rewards_since_check=self.rewards_since_check)
@@ -55,19 +46,19 @@ def begin(params: Params) -> State:
         sums=np.zeros(params.arms),
         rewards_since_check=np.zeros(1, np.int64),
         arms_left=np.full(1, params.arms),
-        blocks=begin_blocks(params.arms),
+        blocks=blocks.begin_blocks(params.arms),
     )
 
 
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
-    if block_is_over(state.blocks):
-        clear_members(state.blocks)
+    if blocks.block_is_over(state.blocks):
+        blocks.clear_members(state.blocks)
         for arm in range(params.arms):
             if state.active[arm]:
-                add_member(state.blocks, arm)
-        start_block(state.blocks)
-    return next_turn(state.blocks, rng), 0
+                blocks.add_member(state.blocks, arm)
+        blocks.start_block(state.blocks)
+    return blocks.next_turn(state.blocks, rng), 0
 
 
 @kernel(borrows=True)
@@ -104,7 +95,7 @@ def drop_behind(params: Params, state: State) -> None:
         if state.active[arm] and n > 0 and state.sums[arm] / n + radius(params, n) < floor:
             state.active[arm] = False
             state.arms_left[0] -= 1
-    drop_inactive(state.blocks, state.active)
+    blocks.drop_inactive(state.blocks, state.active)
 
 
 @register

@@ -9,15 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from balaclava._core.declared import (
-    Contamination,
-    Epsilon,
-    FailureProbability,
-    Horizon,
-    MomentBound,
-    RadiusScale,
-    Range,
-)
+from balaclava._core import declared
 from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
 from balaclava.frames.blocks import block_is_over
@@ -47,8 +39,8 @@ from balaclava.theory.truncation_radius import (
 
 FirstPhase = Literal["uniform", "each-round", "greedy", "half-greedy"]
 _UNIFORM_PHASE, EACH_ROUND, _GREEDY_PHASE, HALF_GREEDY = range(len(get_args(FirstPhase)))
-Order = Annotated[float, Range(2, meaning="order of the known moment, k")]
-Threshold = Annotated[float, Range(0, meaning="least pulls in a batch that removes arms")]
+Order = Annotated[float, declared.Range(2, meaning="order of the known moment, k")]
+Threshold = Annotated[float, declared.Range(0, meaning="least pulls in a batch that removes arms")]
 
 
 class Params(NamedTuple):
@@ -214,15 +206,15 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
     """Parameters and regret bounds of prae-raw and prae-central."""
 
     pools = "epochs"
-    epsilon: Epsilon
+    epsilon: declared.Epsilon
     moment_order: Order
-    moment_bound: MomentBound = 1.0
-    contamination: Contamination = 0.0
-    horizon: Horizon | None = None
-    failure_probability: FailureProbability | None = None
-    radius_scale: RadiusScale = 1.0
+    moment_bound: declared.MomentBound = 1.0
+    contamination: declared.Contamination = 0.0
+    horizon: declared.Horizon | None = None
+    failure_probability: declared.FailureProbability | None = None
+    radius_scale: declared.RadiusScale = 1.0
     threshold: Threshold | None = None
-    first_phase: Annotated[FirstPhase, Range(meaning="arm of smaller batches")] = "uniform"
+    first_phase: Annotated[FirstPhase, declared.Range(meaning="arm of smaller batches")] = "uniform"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,18 +18,7 @@ from balaclava.frames.epochs import (
     next_decision,
 )
 from balaclava.policies.base import Kernels, failure_or_inverse_horizon, register
-from balaclava.policies.contaminated.prae import (
-    Params,
-    PraePolicy,
-    PraeState,
-    arm_of_batch,
-    begin_elimination,
-    end_batch,
-    next_size,
-    open_batch,
-    radius_with,
-    unused_pull,
-)
+from balaclava.policies.contaminated import prae
 from balaclava.privacy.mechanisms.laplace import laplace_release, private_argmax_histogram
 from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.truncation_radius import located_threshold, located_width, mixed_terms
@@ -44,7 +33,7 @@ _BREAKDOWN = 0.25
 class State(NamedTuple):
     """The batches, each fold a separate epoch; histograms, and the centres they released."""
 
-    batch: PraeState
+    batch: prae.PraeState
     counts: np.ndarray  # [arm, row, bin]: raw
     centres: np.ndarray  # [arm]: J, the left end of the fullest bin of its last histogram
     located: np.ndarray  # [arm]: whether it has a centre
@@ -58,10 +47,10 @@ class State(NamedTuple):
 
 
 @kernel
-def begin(params: Params) -> State:
+def begin(params: prae.Params) -> State:
     arms = params.arms
     return State(
-        batch=begin_elimination(params),
+        batch=prae.begin_elimination(params),
         counts=np.zeros((arms, 2, params.bins), np.int64),
         centres=np.zeros(arms),
         located=np.zeros(arms, np.bool_),
@@ -73,17 +62,17 @@ def begin(params: Params) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+def choose(params: prae.Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     batch = state.batch
     if batch.unused_left[0] == 0 and needs_epoch(batch.epochs):
         open_fold(params, state, rng)
     if batch.unused_left[0] > 0:
-        return unused_pull(params, batch, rng)
+        return prae.unused_pull(params, batch, rng)
     return next_decision(params, batch.epochs, rng)
 
 
 @kernel(borrows=True)
-def open_fold(params: Params, state: State, rng: Any) -> None:
+def open_fold(params: prae.Params, state: State, rng: Any) -> None:
     """Open the second fold, truncated about the released centres, or the first of a new batch.
 
     If the first fold still waits for rewards and no centre is known, open another first fold.
@@ -91,7 +80,7 @@ def open_fold(params: Params, state: State, rng: Any) -> None:
     batch = state.batch
     only = batch.epochs.only[epoch_row(batch.epochs, batch.epochs.number[0])]
     if state.second_due[0] and any_located(state, only):
-        row = open_batch(params, batch, batch.size[0] // 2, only)
+        row = prae.open_batch(params, batch, batch.size[0] // 2, only)
         state.second_due[0] = False
         state.is_first_fold[row] = False
         for arm in range(params.arms):
@@ -99,10 +88,10 @@ def open_fold(params: Params, state: State, rng: Any) -> None:
             state.has_centre[arm, row] = state.located[arm]
         return
     if not state.second_due[0]:
-        next_size(params, batch, rng)
+        prae.next_size(params, batch, rng)
     if batch.unused_left[0] == 0:
-        only = arm_of_batch(params, batch, rng)
-        row = open_batch(params, batch, batch.size[0] // 2, only)
+        only = prae.arm_of_batch(params, batch, rng)
+        row = prae.open_batch(params, batch, batch.size[0] // 2, only)
         state.second_due[0] = True
         state.is_first_fold[row] = True
 
@@ -119,7 +108,7 @@ def any_located(state: State, only: int) -> bool:
 
 
 @kernel(borrows=True)
-def locate(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
+def locate(params: prae.Params, state: State, arm: int, row: int, rng: Any) -> None:
     """Release the fullest bin of an arm, and empty its histogram."""
     fullest = private_argmax_histogram(rng, state.counts[arm, row], params.epsilon)
     state.centres[arm] = params.low + fullest * params.width
@@ -129,7 +118,7 @@ def locate(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
 
 
 @kernel(borrows=True)
-def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
+def release(params: prae.Params, state: State, arm: int, row: int, rng: Any) -> None:
     """Release an arm's centre after a first fold, its mean after a second."""
     batch, epochs = state.batch, state.batch.epochs
     if state.is_first_fold[row]:
@@ -137,14 +126,14 @@ def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
         return
     n, M = epochs.rewards_in_epoch[arm, row], batch.level[row]
     total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
-    radius = radius_with(params, M, batch.step[row], n)
+    radius = prae.radius_with(params, M, batch.step[row], n)
     keep_release(epochs, arm, row, total + n * state.centre[arm, row], radius)
     batch.means[arm] = epochs.means[arm]
 
 
 @kernel(borrows=True)
-def finish(params: Params, state: State, row: int) -> None:
-    end_batch(params, state.batch, row, not state.is_first_fold[row])
+def finish(params: prae.Params, state: State, row: int) -> None:
+    prae.end_batch(params, state.batch, row, not state.is_first_fold[row])
 
 
 learn_value, forget_decision = epoch_driver(release, finish)
@@ -152,7 +141,7 @@ learn_value, forget_decision = epoch_driver(release, finish)
 
 @kernel(borrows=True)
 def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
+    params: prae.Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     epochs = state.batch.epochs
     if not is_learned(epochs, arm, phase):
@@ -172,12 +161,12 @@ def learn(
 
 
 @kernel(borrows=True)
-def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+def forget(params: prae.Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
     forget_decision(params, state, state.batch.epochs, arm, phase, rng)
 
 
 @register
-class PRAECentral(PraePolicy):
+class PRAECentral(prae.PraePolicy):
     r"""Elimination in doubling batches that locates each mean, then truncates rewards about it.
 
     For rewards with a known k-th central moment, k >= 2, about a mean that may be far from 0; a
@@ -302,7 +291,7 @@ class PRAECentral(PraePolicy):
             self.bins, margin, self.epsilon, failure_or_inverse_horizon(self)
         )
 
-    def constants(self) -> Params:
+    def constants(self) -> prae.Params:
         width, _ = self._bins()
         c = self.moment_bound ** (1.0 / self.moment_order) + 2 * width
         # Half of delta is for the first step.

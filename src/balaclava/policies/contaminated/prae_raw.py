@@ -7,15 +7,7 @@ from balaclava._core.declared import MOST_ROUNDS, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.epochs import keep_release
 from balaclava.policies.base import Estimation, Kernels, failure_or_inverse_horizon, register
-from balaclava.policies.contaminated.prae import (
-    Params,
-    PraePolicy,
-    PraeState,
-    begin_elimination,
-    choose_in_batches,
-    end_batch,
-    radius_with,
-)
+from balaclava.policies.contaminated import prae
 from balaclava.policies.heavy_tailed.truncated_elimination import learn_truncated, read_mean
 from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.privacy.mechanisms.laplace import laplace_release
@@ -28,30 +20,30 @@ OPEN_BATCHES = 16
 
 
 @kernel
-def begin(params: Params) -> PraeState:
-    return begin_elimination(params, OPEN_BATCHES)
+def begin(params: prae.Params) -> prae.PraeState:
+    return prae.begin_elimination(params, OPEN_BATCHES)
 
 
 @kernel(borrows=True)
-def release(params: Params, state: PraeState, arm: int, row: int, rng: Any) -> None:
+def release(params: prae.Params, state: prae.PraeState, arm: int, row: int, rng: Any) -> None:
     """Release an arm's sum of the batch, with the radius beta."""
     epochs, M = state.epochs, state.level[row]
     total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
-    radius = radius_with(params, M, state.step[row], epochs.rewards_in_epoch[arm, row])
+    radius = prae.radius_with(params, M, state.step[row], epochs.rewards_in_epoch[arm, row])
     keep_release(epochs, arm, row, total, radius)
     state.means[arm] = epochs.means[arm]
 
 
 @kernel(borrows=True)
-def finish(params: Params, state: PraeState, row: int) -> None:
-    end_batch(params, state, row, True)
+def finish(params: prae.Params, state: prae.PraeState, row: int) -> None:
+    prae.end_batch(params, state, row, True)
 
 
 learn, forget = learn_truncated(release, finish)
 
 
 @register
-class PRAERaw(PraePolicy):
+class PRAERaw(prae.PraePolicy):
     r"""Elimination in doubling batches, with means truncated about 0, for rewards with outliers.
 
     For rewards with a known k-th raw moment, k >= 2; a share may be arbitrary outliers. The means
@@ -119,7 +111,7 @@ class PRAERaw(PraePolicy):
 
     name = "prae-raw"
     reference = "Wu, Zhou, Tao, Wang 2023"
-    kernels = Kernels(begin, choose_in_batches, learn, forget)
+    kernels = Kernels(begin, prae.choose_in_batches, learn, forget)
     estimation = Estimation(read_mean, limits_within_radius)
     radius: Annotated[Radius, Range(meaning="how outliers enter the radius")] = "mixed"
     examples = (
@@ -151,7 +143,7 @@ class PRAERaw(PraePolicy):
             return 0.0
         return counted_threshold(self.contamination, failure_or_inverse_horizon(self))
 
-    def constants(self) -> Params:
+    def constants(self) -> prae.Params:
         terms = mixed_terms if self.radius == "mixed" else counted_terms
         return self.frame(
             self.moment_bound ** (1.0 / self.moment_order),

@@ -7,11 +7,7 @@ from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
 from balaclava.frames.pending import forget_note
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.linear_context import (
-    CONTEXT_IS_PUBLIC,
-    REWARD_SPREAD,
-    ContextualPolicy,
-)
+from balaclava.policies.contextual import linear_context
 from balaclava.policies.contextual.linucb import Params, Regression, begin_regression, choose
 from balaclava.policies.contextual.linucb import learn as learn_linucb
 from balaclava.policies.local_policies import REPORTED, LocalBoundedPolicy, unit_bit_report
@@ -34,7 +30,7 @@ def learn(
 
 
 @register
-class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
+class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
     """LinUCB on rewards that each participant reports as one random bit; the contexts are public.
 
     For rewards that only the participant's device may see, if the features of participants are
@@ -77,7 +73,7 @@ class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
 
     name = "ldp-linucb"
     reference = "after Abbasi-Yadkori, Pal, Szepesvari 2011 and Ren, Zhou, Liu, Shroff 2020"
-    assumptions = (CONTEXT_IS_PUBLIC, REPORTED)
+    assumptions = (linear_context.CONTEXT_IS_PUBLIC, REPORTED)
     report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_report)
     reports = (0.0, 1.0)
@@ -86,5 +82,5 @@ class LDPLinUCB(LocalBoundedPolicy, ContextualPolicy):
     epsilon: Epsilon
 
     def constants(self) -> Params:
-        spread = REWARD_SPREAD / math.tanh(0.5 * self.epsilon)
+        spread = linear_context.REWARD_SPREAD / math.tanh(0.5 * self.epsilon)
         return self.fill(Params, spread=spread, proved=False)

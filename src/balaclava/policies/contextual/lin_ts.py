@@ -7,14 +7,7 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.pending import (
-    FORGOTTEN,
-    Pending,
-    begin_pending,
-    forget_note,
-    new_note,
-    take_note,
-)
+from balaclava.frames import pending
 from balaclava.frames.ridge import add_to_factor, dot, solve_factor, solve_transposed
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import (
@@ -37,7 +30,7 @@ class Posterior(NamedTuple):
     white: np.ndarray  # [block, d]: L^-1 b
     drawn: np.ndarray  # [block, d]: theta~ of the last decision
     work: np.ndarray  # [d]: scratch space
-    pending: Pending
+    pending: pending.Pending
 
 
 @kernel
@@ -53,7 +46,7 @@ def begin(params: Params) -> Posterior:
         white=np.zeros((blocks, d)),
         drawn=np.zeros((blocks, d)),
         work=np.zeros(d),
-        pending=begin_pending(params.outstanding, d),
+        pending=pending.begin_pending(params.outstanding, d),
     )
 
 
@@ -89,7 +82,9 @@ def choose(
     draw_coefficients(state, v, rng)
     arm = best_arm(state.drawn, context, params.arms)
     copy_features(
-        params, context[context_row(context, arm)], state.pending.notes[new_note(state.pending)]
+        params,
+        context[context_row(context, arm)],
+        state.pending.notes[pending.new_note(state.pending)],
     )
     return arm, state.pending.count[0]
 
@@ -98,8 +93,8 @@ def choose(
 def learn(
     params: Params, state: Posterior, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    note = take_note(state.pending, phase)
-    if note != FORGOTTEN:
+    note = pending.take_note(state.pending, phase)
+    if note != pending.FORGOTTEN:
         block, x = coefficient_block(state.sums.shape[0], arm), state.pending.notes[note]
         for i in range(x.size):
             state.sums[block, i] += reward * x[i]
@@ -144,7 +139,7 @@ class LinTS(LinearPolicy):
     name = "lin-ts"
     reference = "Agrawal, Goyal 2013"
     examples = ({"disjoint": True, "outstanding": 512},)
-    kernels = Kernels(begin, choose, learn, forget_note)
+    kernels = Kernels(begin, choose, learn, pending.forget_note)
     exploration: Exploration = "usual"
 
     def constants(self) -> Params:

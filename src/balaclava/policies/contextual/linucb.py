@@ -8,14 +8,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
-from balaclava.frames.pending import (
-    FORGOTTEN,
-    Pending,
-    begin_pending,
-    forget_note,
-    new_note,
-    take_note,
-)
+from balaclava.frames import pending
 from balaclava.frames.ridge import Ridge, add_row, begin_ridge, dot, multiply, radius, squared_width
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import (
@@ -51,7 +44,7 @@ class Regression(NamedTuple):
     theta: np.ndarray  # [block, d]: V^-1 times the sum
     radii: np.ndarray  # [block]: beta
     asked: np.ndarray  # [block]: number of decisions
-    pending: Pending
+    pending: pending.Pending
 
     def faults(self, decisions: int) -> Iterator[str]:
         yield from range_faults(0, decisions, asked=self.asked)
@@ -67,7 +60,7 @@ def begin_regression(params: Params) -> Regression:
         theta=np.zeros((blocks, d)),
         radii=np.zeros(blocks),
         asked=np.zeros(blocks, np.int64),
-        pending=begin_pending(params.outstanding, d),
+        pending=pending.begin_pending(params.outstanding, d),
     )
     for block in range(blocks):
         renew_radius(params, state, block)
@@ -104,7 +97,9 @@ def note_decision(params: Params, state: Regression, arm: int, context: np.ndarr
     """Keep the features of the decision until its reward arrives; return its number."""
     state.asked[coefficient_block(state.radii.size, arm)] += 1
     copy_features(
-        params, context[context_row(context, arm)], state.pending.notes[new_note(state.pending)]
+        params,
+        context[context_row(context, arm)],
+        state.pending.notes[pending.new_note(state.pending)],
     )
     return state.pending.count[0]
 
@@ -113,8 +108,8 @@ def note_decision(params: Params, state: Regression, arm: int, context: np.ndarr
 def learn(
     params: Params, state: Regression, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    note = take_note(state.pending, phase)
-    if note != FORGOTTEN:
+    note = pending.take_note(state.pending, phase)
+    if note != pending.FORGOTTEN:
         block, x = coefficient_block(state.radii.size, arm), state.pending.notes[note]
         theta, sums = state.theta[block], state.sums[block]
         residual = reward - dot(theta, x)
@@ -175,4 +170,4 @@ class LinUCB(LinearPolicy):
     name = "linucb"
     reference = "Abbasi-Yadkori, Pal, Szepesvari 2011"
     examples = ({"outstanding": 512},)
-    kernels = Kernels(begin_regression, choose, learn, forget_note)
+    kernels = Kernels(begin_regression, choose, learn, pending.forget_note)

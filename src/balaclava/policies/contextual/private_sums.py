@@ -38,14 +38,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.episodes import Episodes, add_decision, free_note, keep_release
 from balaclava.frames.pools import NO_ROW, UNLEARNED
 from balaclava.policies.base import ArmRelease, PrivateBoundedPolicy
-from balaclava.policies.contextual.linear_context import (
-    REWARD_SPREAD,
-    PrivateContextualPolicy,
-    RidgeWeight,
-    coefficient_block,
-    context_row,
-    copy_features,
-)
+from balaclava.policies.contextual import linear_context
 from balaclava.privacy.exact_noise import LARGEST_EXPONENT, grid_step
 from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift, gaussian_vector_release
 from balaclava.privacy.mechanisms.laplace import laplace_vector_release
@@ -77,7 +70,7 @@ class Params(NamedTuple):
     log_growth: float
     deviation: float  # standard deviation of the noise in each coordinate of a release
     step: float  # grid step of r x
-    spread: float = REWARD_SPREAD
+    spread: float = linear_context.REWARD_SPREAD
 
 
 @kernel(borrows=True)
@@ -86,8 +79,10 @@ def note_decision(params: Params, state: Episodes, arm: int, context: np.ndarray
     note = free_note(state)
     if note == NO_ROW:
         return UNLEARNED
-    copy_features(params, context[context_row(context, arm)], state.pending.notes[note])
-    block = coefficient_block(state.number.size, arm)
+    linear_context.copy_features(
+        params, context[linear_context.context_row(context, arm)], state.pending.notes[note]
+    )
+    block = linear_context.coefficient_block(state.number.size, arm)
     return add_decision(state, block, params.first_episode, params.log_growth)
 
 
@@ -126,12 +121,12 @@ def noise_radius(params: Params, state: Episodes, block: int) -> float:
     return math.sqrt(square * (trace + 2.0 * frobenius * math.sqrt(y) + 2.0 * largest * y))
 
 
-class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
+class PrivateLinearPolicy(linear_context.PrivateContextualPolicy, PrivateBoundedPolicy):
     """A policy that releases sums of r x; the guarantee covers the whole trajectory."""
 
     epsilon: Epsilon
     delta: Delta = 0.0
-    ridge: RidgeWeight | None = None  # type: ignore[assignment]
+    ridge: linear_context.RidgeWeight | None = None  # type: ignore[assignment]
     first_episode: FirstEpisode | None = None
     episode_growth: EpisodeGrowth = 8.0
 
@@ -161,7 +156,7 @@ class PrivateLinearPolicy(PrivateContextualPolicy, PrivateBoundedPolicy):
             first_episode=self.first_episode or math.ceil(shortest),
             log_growth=math.log(self.episode_growth),
             step=grid_step(bound),
-            spread=REWARD_SPREAD,
+            spread=linear_context.REWARD_SPREAD,
         )
 
     def released(self, state: Any) -> Sequence[ArmRelease]:

@@ -10,14 +10,7 @@ from balaclava._core.declared import Delta, Epsilon, Horizon
 from balaclava._core.kernels import kernel
 from balaclava._core.number_format import rounded_up
 from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
-from balaclava.estimators.expert_weights import (
-    ExpertWeights,
-    begin_weights,
-    draw_advised,
-    last_chance,
-    note_arm,
-    renew_shares,
-)
+from balaclava.estimators import expert_weights
 from balaclava.frames.pending import FORGOTTEN, next_is_taken, take_note
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.expert_policies import PrivateExpertPolicy
@@ -57,7 +50,7 @@ EXP4_OPEN_BATCHES = 4
 class State(NamedTuple):
     """The weights, which change when a batch settles, and the open batches by row."""
 
-    weights: ExpertWeights
+    weights: expert_weights.ExpertWeights
     awaited: np.ndarray  # [row]: decisions without a loss that were not given up
     lost: np.ndarray  # [row]: decisions that were given up
     sums: np.ndarray  # [row, N]: in grid steps, raw: read only to be released
@@ -71,7 +64,7 @@ class State(NamedTuple):
 @kernel
 def begin(params: Params) -> State:
     return State(
-        weights=begin_weights(params.experts, params.outstanding),
+        weights=expert_weights.begin_weights(params.experts, params.outstanding),
         awaited=np.zeros(EXP4_OPEN_BATCHES, np.int64),
         lost=np.zeros(EXP4_OPEN_BATCHES, np.int64),
         sums=np.zeros((EXP4_OPEN_BATCHES, params.experts)),
@@ -84,8 +77,8 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
     pending = state.weights.pending
     if next_is_taken(pending):  # the oldest decision is given up for the new one
         forget(params, state, t, 0, pending.count[0] + 1 - pending.numbers.size, rng)
-    arm = draw_advised(state.weights, context, params.mixing, rng)
-    number = note_arm(state.weights, context, params.mixing, arm)
+    arm = expert_weights.draw_advised(state.weights, context, params.mixing, rng)
+    number = expert_weights.note_arm(state.weights, context, params.mixing, arm)
     if (number - 1) % params.batch == 0:
         state.awaited[batch_row(params, number)] = params.batch
     return arm, number
@@ -134,7 +127,7 @@ def settle(params: Params, state: State, row: int, rng: Any) -> None:
             state.weights.logs[expert] -= params.learning_rate * state.released[expert] / received
     state.sums[row, :] = 0.0
     state.lost[row] = 0
-    renew_shares(state.weights)
+    expert_weights.renew_shares(state.weights)
 
 
 @kernel(borrows=True)
@@ -296,7 +289,7 @@ class DPExp4(PrivateExpertPolicy):
         )
 
     def propensity(self, state: Any, arm: int) -> float | None:
-        return last_chance(state.weights)
+        return expert_weights.last_chance(state.weights)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """tau log N / eta + gamma T + eta T (K + 2 lambda^2) + 2 tau.

@@ -23,12 +23,7 @@ from balaclava._core.states import MOST_CHANCE, range_faults
 from balaclava.errors import ParameterError
 from balaclava.estimators.arm_probabilities import draw_arm
 from balaclava.frames.pools import UNLEARNED
-from balaclava.policies.adversarial.conversion import (
-    Batch,
-    ConvertedPolicy,
-    TunedPolicy,
-    batch_arm,
-)
+from balaclava.policies.adversarial import conversion
 from balaclava.policies.base import Kernels
 from balaclava.policies.expert_policies import PrivateExpertPolicy
 from balaclava.policies.loss_policies import LOST_LOSS, LearningRateScale, Outstanding
@@ -66,7 +61,7 @@ def note_advice(state: State, advice: np.ndarray, arm: int) -> None:
         for expert in range(state.advised.size):
             state.advised[expert] = advice[expert, arm]
     else:
-        expert = batch_arm(state.inner)
+        expert = conversion.batch_arm(state.inner)
         state.advised[expert] = advice[expert, arm]
 
 
@@ -125,7 +120,7 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
     lost_reward = LOST_LOSS
 
     @property
-    def inner(self) -> ConvertedPolicy:
+    def inner(self) -> conversion.ConvertedPolicy:
         raise NotImplementedError
 
     @functools.cached_property
@@ -142,7 +137,7 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
         randomness. So the propensity reveals no more about losses than the releases do.
         """
         if not state.inner.opened[0]:
-            return self.with_holdout(float(state.advised[batch_arm(state.inner)]))
+            return self.with_holdout(float(state.advised[conversion.batch_arm(state.inner)]))
         shares = self.inner.base_policy().chances(state.inner.base)
         return None if shares is None else self.with_holdout(float(shares @ state.advised))
 
@@ -153,7 +148,7 @@ class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
             return None
         return self.inner.proved_bound(ExpertEnvironment(), horizon)
 
-    def shared_parameters(self, inner: type[ConvertedPolicy]) -> dict[str, Any]:
+    def shared_parameters(self, inner: type[conversion.ConvertedPolicy]) -> dict[str, Any]:
         """This policy's parameters that the inner policy has too, with experts as arms."""
         shared = self.annotations.keys() & inner.annotations.keys()
         return {name: getattr(self, name) for name in shared} | {"arms": self.experts}
@@ -189,10 +184,10 @@ class ConvertedExpertPolicy(ExpertsAsArms):
 
     reference = "Asi, Raman, Talwar 2025"
     docstring_sections: ClassVar[Mapping[str, str]] = _EXPERT_SECTIONS
-    inner_class: ClassVar[type[TunedPolicy]]
+    inner_class: ClassVar[type[conversion.TunedPolicy]]
     horizon: Horizon
     epsilon: Epsilon
-    batch: Batch | None = None
+    batch: conversion.Batch | None = None
     outstanding: Outstanding = 4096
     learning_rate_scale: LearningRateScale = 1.0
 
@@ -205,5 +200,5 @@ class ConvertedExpertPolicy(ExpertsAsArms):
         return cls.inner_class.base_name()
 
     @functools.cached_property
-    def inner(self) -> ConvertedPolicy:
+    def inner(self) -> conversion.ConvertedPolicy:
         return self.inner_class(**self.shared_parameters(self.inner_class))

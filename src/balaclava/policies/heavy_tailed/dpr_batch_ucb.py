@@ -11,18 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import (
-    MOST_ROUNDS,
-    Contamination,
-    Epsilon,
-    FailureProbability,
-    Horizon,
-    MeanRange,
-    MomentBound,
-    MomentOrder,
-    RadiusScale,
-    Range,
-)
+from balaclava._core import declared
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults, stored_as
 from balaclava.frames.pools import (
@@ -56,7 +45,7 @@ from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.batch_radii import Premises, Schedule, breakdown_point, first_size, schedule
 from balaclava.theory.elimination_regret import worst_regret
 
-FirstBatch = Annotated[int, Range(1, 2**53, "pulls in an arm's first batch")]
+FirstBatch = Annotated[int, declared.Range(1, 2**53, "pulls in an arm's first batch")]
 
 
 class Params(NamedTuple):
@@ -199,13 +188,13 @@ class BatchUCBPolicy(PooledPolicy):
     pools = "pools"
     estimation = Estimation(read_mean, limits_within_radius)
     estimates = "means"
-    epsilon: Epsilon
-    moment_order: MomentOrder
-    moment_bound: MomentBound
-    horizon: Horizon | None = None
-    contamination: Contamination = 0.0
-    failure_probability: FailureProbability | None = None
-    radius_scale: RadiusScale = 1.0
+    epsilon: declared.Epsilon
+    moment_order: declared.MomentOrder
+    moment_bound: declared.MomentBound
+    horizon: declared.Horizon | None = None
+    contamination: declared.Contamination = 0.0
+    failure_probability: declared.FailureProbability | None = None
+    radius_scale: declared.RadiusScale = 1.0
     first_batch: FirstBatch | None = None
 
     def __post_init__(self) -> None:
@@ -235,7 +224,7 @@ class BatchUCBPolicy(PooledPolicy):
     @property
     def schedule(self) -> Schedule:
         """Sizes, levels and radii of an arm's batches."""
-        horizon = self.horizon or MOST_ROUNDS
+        horizon = self.horizon or declared.MOST_ROUNDS
         first = self.first_batch or first_size(self.premises, max(horizon // (4 * self.arms), 1))
         return schedule(
             self.premises, first, horizon, failure_or_inverse_horizon(self), self.radius_scale
@@ -337,7 +326,7 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
     name = "dpr-batch-ucb"
     reference = "balaclava, after Tao, Wu, Zhao, Wang 2022"
     kernels = Kernels(begin, choose, learn, forget)
-    mean_range: MeanRange | None = None
+    mean_range: declared.MeanRange | None = None
     examples = (
         {"horizon": 600, "first_batch": 8, "radius_scale": 0.1},
         {"horizon": 600, "first_batch": 8, "radius_scale": 0.1, "mean_range": 5.0},

@@ -11,13 +11,7 @@ from balaclava.frames.tally import unknown_arm
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.classic import ucb1
 from balaclava.policies.theorem_conditions import TailOrder, moments_hold, raw_bound, require_levels
-from balaclava.privacy.mechanisms.counters import (
-    Trees,
-    begin_trees,
-    tree_insert_within,
-    tree_levels,
-    tree_sum,
-)
+from balaclava.privacy.mechanisms import counters
 from balaclava.theory.elimination_regret import worst_regret
 
 _BONUS = 18.0  # the factor of the paper's bonus; `error` shows that it suffices
@@ -38,12 +32,12 @@ class State(NamedTuple):
     """Private indices, and the trees behind them."""
 
     indices: ucb1.Indices  # private means, and n^(-v/(1+v))
-    trees: Trees
+    trees: counters.Trees
 
 
 @kernel
 def begin(params: Params) -> State:
-    trees = begin_trees(params.arms, tree_levels(params.horizon))
+    trees = counters.begin_trees(params.arms, counters.tree_levels(params.horizon))
     return State(ucb1.begin(params), trees)
 
 
@@ -73,11 +67,11 @@ def learn(
     growth = n**params.root
     level = params.level * growth
     item = reward if abs(reward) <= level else 0.0
-    tree_insert_within(rng, state.trees, arm, item, level, params.epsilon)
+    counters.tree_insert_within(rng, state.trees, arm, item, level, params.epsilon)
     if n == 1:
         indices.tally.unknown[0] -= 1
     indices.tally.pulls[arm] = n
-    indices.means[arm] = tree_sum(state.trees, arm) / n
+    indices.means[arm] = counters.tree_sum(state.trees, arm) / n
     indices.widths[arm] = growth / n
 
 
@@ -186,7 +180,7 @@ class DPRUCB(PrivateRealPolicy):
         Lemma 2 is false.)
         """
         root, log = 1.0 / self.moment_order, self._log_horizon
-        epsilon, levels = min(self.epsilon, 1.0), tree_levels(self.horizon)
+        epsilon, levels = min(self.epsilon, 1.0), counters.tree_levels(self.horizon)
         bias = self.moment_order * math.log(32.0) ** (root - 1.0) * log**-root
         spread = math.sqrt(2.0 * epsilon) * 5.0 ** (root - 0.5) * log**-1.25
         noise = 2.0 * math.sqrt(2.0) * 1.4 * levels

@@ -6,14 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import (
-    Epsilon,
-    FailureProbability,
-    Horizon,
-    MeanRange,
-    MomentBound,
-    RadiusScale,
-)
+from balaclava._core import declared
 from balaclava._core.kernels import kernel
 from balaclava.frames.epochs import epoch_driver, epoch_row, is_learned
 from balaclava.policies.base import Estimation, failure_or_inverse_horizon
@@ -89,13 +82,13 @@ class TruncatedEliminationPolicy(PooledPolicy):
     allowed_error: ClassVar[float]  # of an estimate, in units of err: half the test's
     failures: ClassVar[float]  # probability of any larger error, in units of beta
 
-    epsilon: Epsilon
+    epsilon: declared.Epsilon
     moment_order: TailOrder
-    moment_bound: MomentBound
-    horizon: Horizon | None = None
-    failure_probability: FailureProbability | None = None
-    radius_scale: RadiusScale = 1.0
-    mean_range: MeanRange | None = None
+    moment_bound: declared.MomentBound
+    horizon: declared.Horizon | None = None
+    failure_probability: declared.FailureProbability | None = None
+    radius_scale: declared.RadiusScale = 1.0
+    mean_range: declared.MeanRange | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

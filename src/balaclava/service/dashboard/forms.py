@@ -11,17 +11,9 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from balaclava.service.credentials import ROLES, Role
+from balaclava.service.dashboard import sessions
 from balaclava.service.dashboard.page_values import review_page
 from balaclava.service.dashboard.rendering import PageRenderer, redirect
-from balaclava.service.dashboard.sessions import (
-    SESSION_COOKIE,
-    Auth,
-    Session,
-    check_token,
-    destination,
-    read_form,
-    set_cookie,
-)
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
@@ -29,11 +21,11 @@ LONGEST_KEY_LABEL = 100  # characters; the page has the same limit
 _CHANGES = ("pause", "resume", "finish")
 
 
-def add_login(routes: APIRouter, pages: PageRenderer, auth: Auth) -> None:
+def add_login(routes: APIRouter, pages: PageRenderer, auth: sessions.Auth) -> None:
     """Add login and logout. A session stores the key's id, not the key."""
 
     def login_page(request: Request, status: int = 200, complaint: str = "") -> Response:
-        after = quote(destination(request.query_params.get("next", "/")), safe="")
+        after = quote(sessions.destination(request.query_params.get("next", "/")), safe="")
         values = {"token": auth.browser_token(request), "complaint": complaint, "after": after}
         response = pages.page(request, "login.html", None, values, status)
         response.headers["Cache-Control"] = "no-store"
@@ -45,14 +37,14 @@ def add_login(routes: APIRouter, pages: PageRenderer, auth: Auth) -> None:
 
     @routes.post("/login")
     async def enter(request: Request) -> Response:
-        form = await read_form(request)
-        check_token(request, auth.browser_token(request), form)
+        form = await sessions.read_form(request)
+        sessions.check_token(request, auth.browser_token(request), form)
         try:
             session = await run_in_threadpool(auth.open_session, form.get("key", ""))
         except Problem as problem:
             return login_page(request, problem.status, problem.detail)
-        response = redirect(request, destination(request.query_params.get("next", "/")))
-        set_cookie(request, response, SESSION_COOKIE, session)
+        response = redirect(request, sessions.destination(request.query_params.get("next", "/")))
+        sessions.set_cookie(request, response, sessions.SESSION_COOKIE, session)
         return response
 
     @routes.post("/logout")
@@ -60,17 +52,19 @@ def add_login(routes: APIRouter, pages: PageRenderer, auth: Auth) -> None:
         await _checked(request, await run_in_threadpool(auth.reader, request))
         response = redirect(request, "/login")
         response.headers["Clear-Site-Data"] = '"cache"'
-        set_cookie(request, response, SESSION_COOKIE, "")
+        sessions.set_cookie(request, response, sessions.SESSION_COOKIE, "")
         return response
 
 
-async def _checked(request: Request, session: Session) -> dict[str, str]:
-    form = await read_form(request)
-    check_token(request, session.token, form)
+async def _checked(request: Request, session: sessions.Session) -> dict[str, str]:
+    form = await sessions.read_form(request)
+    sessions.check_token(request, session.token, form)
     return form
 
 
-def add_changes(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
+def add_changes(
+    routes: APIRouter, service: Service, pages: PageRenderer, auth: sessions.Auth
+) -> None:
     """Add pause, resume and finish, and the download for a review board."""
 
     @routes.post("/experiments/{name}/review")
@@ -102,10 +96,12 @@ def _known(change: str) -> str:
     return change
 
 
-def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
+def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: sessions.Auth) -> None:
     """Add the list of keys. A new key appears once, in the answer to its form."""
 
-    def keys_page(request: Request, session: Session, new: dict[str, Any] | None) -> Response:
+    def keys_page(
+        request: Request, session: sessions.Session, new: dict[str, Any] | None
+    ) -> Response:
         values = {"keys": service.list_keys(), "new": new, "roles": ROLES}
         return pages.page(request, "keys.html", session, values)
 

@@ -9,15 +9,8 @@ from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
 
-from balaclava.service.dashboard import forms
+from balaclava.service.dashboard import forms, rendering
 from balaclava.service.dashboard.page_values import PageValues
-from balaclava.service.dashboard.rendering import (
-    PAGE_HEADERS,
-    PageRenderer,
-    redirect,
-    request_path,
-    root,
-)
 from balaclava.service.dashboard.sessions import (
     VISIT_COOKIE,
     Auth,
@@ -35,7 +28,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 def router(service: Service, *, keys: bool = True) -> APIRouter:
     """Build the dashboard's router; without keys, it is open to every local caller."""
-    pages, auth = PageRenderer(), Auth(service, keys=keys)
+    pages, auth = rendering.PageRenderer(), Auth(service, keys=keys)
     routes = APIRouter(route_class=_page_route(pages, auth), include_in_schema=False)
     forms.add_login(routes, pages, auth)
     _add_experiments(routes, service, pages, auth)
@@ -45,7 +38,7 @@ def router(service: Service, *, keys: bool = True) -> APIRouter:
     return routes
 
 
-def _page_route(pages: PageRenderer, auth: Auth) -> type[APIRoute]:
+def _page_route(pages: rendering.PageRenderer, auth: Auth) -> type[APIRoute]:
     """Make a route class that renders errors as pages and sets the security headers."""
 
     class PageRoute(APIRoute):
@@ -61,7 +54,7 @@ def _page_route(pages: PageRenderer, auth: Auth) -> type[APIRoute]:
                     response = await run_in_threadpool(_problem_page, pages, auth, request, error)
                 if hasattr(request.state, "visit"):
                     set_cookie(request, response, VISIT_COOKIE, request.state.visit)
-                response.headers.update(PAGE_HEADERS)
+                response.headers.update(rendering.PAGE_HEADERS)
                 return response
 
             return answer
@@ -70,7 +63,7 @@ def _page_route(pages: PageRenderer, auth: Auth) -> type[APIRoute]:
 
 
 def _problem_page(
-    pages: PageRenderer, auth: Auth, request: Request, error: Problem | DBAPIError
+    pages: rendering.PageRenderer, auth: Auth, request: Request, error: Problem | DBAPIError
 ) -> Response:
     if isinstance(error, DBAPIError):  # its text may contain stored values
         error = Problem(503, "the database does not answer; try again in a moment")
@@ -84,15 +77,17 @@ def _problem_page(
 
 def _to_login(request: Request) -> Response:
     """Redirect to the login page, and from there back; htmx follows HX-Redirect."""
-    here = request_path(request) if request.method == "GET" else "/"
+    here = rendering.request_path(request) if request.method == "GET" else "/"
     if here.endswith(_POLLED):
-        headers = {"HX-Redirect": f"{root(request)}/login", "Cache-Control": "no-store"}
+        headers = {"HX-Redirect": f"{rendering.root(request)}/login", "Cache-Control": "no-store"}
         return Response(status_code=401, headers=headers)
     query = "" if here == "/" else f"?next={quote(here, safe='')}"
-    return redirect(request, f"/login{query}")
+    return rendering.redirect(request, f"/login{query}")
 
 
-def _add_experiments(routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth) -> None:
+def _add_experiments(
+    routes: APIRouter, service: Service, pages: rendering.PageRenderer, auth: Auth
+) -> None:
     values = PageValues(service)
 
     def list_values() -> dict[str, Any]:
@@ -126,7 +121,7 @@ def _add_experiments(routes: APIRouter, service: Service, pages: PageRenderer, a
 
 
 def _add_files_and_ledger(
-    routes: APIRouter, service: Service, pages: PageRenderer, auth: Auth
+    routes: APIRouter, service: Service, pages: rendering.PageRenderer, auth: Auth
 ) -> None:
     @routes.get("/ledger")
     def ledger(request: Request) -> Response:

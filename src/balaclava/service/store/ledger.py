@@ -22,14 +22,9 @@ import sqlalchemy as sa
 
 from balaclava._core.number_format import rounded_up
 from balaclava.service.problems import Problem, StartError
+from balaclava.service.store import storage
 from balaclava.service.store.schema import Serial
 from balaclava.service.store.sql import execute_many
-from balaclava.service.store.storage import (
-    advisory_lock,
-    create_private_file,
-    database_file,
-    make_engine,
-)
 
 _metadata = sa.MetaData()
 POPULATION, CHARGE, RESTORED = "population", "charge", "restored"
@@ -122,11 +117,11 @@ class Ledger:
     @classmethod
     def open(cls, url: str) -> Ledger:
         """Connect, and create the tables if they do not exist."""
-        engine = make_engine(url)
+        engine = storage.make_engine(url)
         if engine.dialect.name == "sqlite":
-            create_private_file(database_file(engine.url.database))
+            storage.create_private_file(storage.database_file(engine.url.database))
         with engine.begin() as connection:
-            advisory_lock(connection)
+            storage.advisory_lock(connection)
             if sa.inspect(connection).has_table("experiments"):
                 raise StartError("the ledger must not share the database; give another path or URL")
             _metadata.create_all(connection)
