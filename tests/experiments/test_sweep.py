@@ -34,7 +34,7 @@ from balaclava.errors import (
     ResultsFileError,
     UnknownNameError,
 )
-from balaclava.experiments import sweep, sweep_runner
+from balaclava.experiments import sweep
 from balaclava.experiments.experiment_file import (
     ExperimentPlan,
     SimulationSetting,
