@@ -7,11 +7,12 @@ from balaclava._core.number_format import counted
 
 @dataclass(frozen=True)
 class Status:
-    """Counts of an agent's decisions; nothing depends on the values of rewards.
+    """Counts of an agent's decisions, for its operator.
 
-    With `settle="window"` nothing depends on when or whether a reward came either: `rewards`,
-    `cancelled` and `given_up` are None, `open` counts windows that have not ended, and `closed`
-    those that have.
+    With `settle="arrival"` they count rewards that came, without noise: if only purchases are
+    told, `rewards` is the number of buyers. With `settle="window"` nothing depends on when or
+    whether a reward came: `rewards`, `cancelled` and `given_up` are None, `open` counts windows
+    that have not ended, and `closed` those that have.
     """
 
     decisions: int

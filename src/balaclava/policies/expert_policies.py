@@ -12,7 +12,10 @@ from balaclava.policies.base import Policy, RewardKind
 from balaclava.policies.loss_policies import PrivateLossPolicy, gives_unit_losses
 from balaclava.privacy.guarantee import Model, Scope
 
-ADVICE_IS_PUBLIC = "advice counts as public: it is not protected"
+ADVICE_IS_PUBLIC = (
+    "advice counts as public: it is not protected, and does not depend on any loss except through "
+    "released values and decisions"
+)
 
 
 class ExpertPolicy(Policy):

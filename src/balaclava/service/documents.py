@@ -1,4 +1,8 @@
-"""JSON documents about an experiment, from released values and decisions only."""
+"""JSON documents about an experiment.
+
+They contain released values and counts of decisions. Where batches settle by arrival, an admin also
+gets counts of rewards that arrived: `for_readers` removes them.
+"""
 
 import datetime
 from dataclasses import asdict
@@ -123,7 +127,10 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
 
 
 def windows_document(experiment: ServedExperiment) -> dict[str, Any]:
-    """Open and ended windows; decisions by state only where batches settle by arrival."""
+    """Open and ended windows; decisions by state only where batches settle by arrival.
+
+    By arrival every number here counts rewards that arrived: for admins only.
+    """
     counters = experiment.counters
     learning = sum(counters.learning)
     over = counters.closed - (counters.rounds - learning)
@@ -138,6 +145,14 @@ def windows_document(experiment: ServedExperiment) -> dict[str, Any]:
         median, late = experiment.wait_quantile(0.5), experiment.wait_quantile(0.9)
         answer["waits"] = None if median is None else {"median": median, "p90": late}
     return answer
+
+
+def for_readers(results: dict[str, Any]) -> dict[str, Any]:
+    """The results without counts of arrived rewards.
+
+    If only purchases are reported, such a count is the number of buyers, without noise.
+    """
+    return {**results, "windows": None} if "states" in results["windows"] else results
 
 
 def privacy_document(experiment: ServedExperiment, ledger: Ledger) -> dict[str, Any]:

@@ -170,7 +170,8 @@ def test_noise_is_that_of_the_exact_calibration(name: str) -> None:
 def test_contexts_are_public_and_the_guarantee_says_so(name: str) -> None:
     guarantee = make(name).guarantee
     if guarantee.private:
-        assert any("contexts count as public" in line for line in guarantee.assumptions)
+        (line,) = (line for line in guarantee.assumptions if "contexts count as public" in line)
+        assert "do not depend on any reward except through released values" in line
         assert guarantee.scope == ("report" if name == "ldp-linucb" else "trajectory")
     else:
         assert name in ("linucb", "lin-ts")

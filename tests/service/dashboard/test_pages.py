@@ -295,6 +295,19 @@ def test_rewards_that_came_are_on_no_page_before_their_windows_end(
     assert "Rewarded500" in Page(admin.get("/experiments/arrival").text).text
 
 
+def test_readers_do_not_see_how_many_rewards_came_by_arrival(filled: FilledService) -> None:
+    """A reward that releases nothing changes nothing on their pages: buyers are not counted."""
+    filled.create("buyers", settle="arrival", parameters={"epsilon": 1.0, "first_batch": 64})
+    reader, admin = (new_client(filled, role) for role in ("read", "admin"))
+    paths = ["/", "/live", *(f"/experiments/buyers{part}" for part in ("", "/live", "/charts"))]
+    decisions = filled.decide("buyers", 3)
+    before = [reader.get(path).content for path in paths]
+    for count, decision in enumerate(decisions, start=1):
+        filled.reward([decision], best=decision["arm"])
+        assert f"Rewarded{count}" in Page(admin.get("/experiments/buyers").text).text
+        assert [reader.get(path).content for path in paths] == before
+
+
 def test_everything_stays_under_the_root_path(tmp_path: Path) -> None:
     filled = FilledService(tmp_path, root_path="/bandits")
     filled.create("one")

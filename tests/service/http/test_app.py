@@ -113,6 +113,21 @@ def test_a_reward_counts_once_and_every_answer_is_the_same(both: TestClient) -> 
     assert results(both)["windows"]["states"]["rewarded"] == 1
 
 
+def test_counts_of_arrived_rewards_are_for_admins(client: TestClient) -> None:
+    """If only purchases are reported, they count the buyers, without noise."""
+    key = client.post("/v1/keys", json={"role": "read"}).json()["key"]
+    reader = {"Authorization": f"Bearer {key}"}
+    places = [f"/v1/experiments/shop{part}" for part in ("", "/results", "/privacy", "/history")]
+    create(client, parameters={"epsilon": 1.0, "first_batch": 64})
+    first, second = decide(client, count=2)
+    before = [client.get(place, headers=reader).json() for place in places]
+    assert before[1]["windows"] is None
+    for decision in (first, second):
+        reward(client, decision, 1.0)
+    assert [client.get(place, headers=reader).json() for place in places] == before
+    assert results(client)["windows"]["states"]["rewarded"] == 2
+
+
 @pytest.mark.parametrize("value", [1.5, -0.001, "1", None, True, [1.0]])
 def test_what_is_no_reward_is_refused_and_not_repeated(client: TestClient, value: Any) -> None:
     create(client)

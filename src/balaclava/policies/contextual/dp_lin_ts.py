@@ -130,8 +130,9 @@ class DPLinTS(PrivateLinearPolicy):
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory; contexts are public and not
-        protected. The releases are those of dp-linucb, and theta~ is drawn from them alone. The
-        proof is in `balaclava.policies.contextual.private_sums`.
+        protected, and must not depend on unreleased rewards. The releases are
+        those of dp-linucb, and theta~ is drawn from them alone. The proof is in
+        `balaclava.policies.contextual.private_sums`.
 
     Parameters:
         features: number of features of an arm, or their names.

@@ -119,10 +119,11 @@ class DPLinUCB(PrivateLinearPolicy):
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory; contexts are public and not
-        protected. Each reward is in one sum, of L2 sensitivity `feature_bound`, which is released
-        once, by the Gaussian mechanism with its exact calibration; at delta = 0 by Laplace noise
-        for the L1 sensitivity, feature_bound sqrt(d). All else is computed from the releases and
-        the contexts. The proof is in `balaclava.policies.contextual.private_sums`.
+        protected, and must not depend on unreleased rewards. Each reward is in one sum, of L2
+        sensitivity `feature_bound`, which is released once, by the Gaussian mechanism with its
+        exact calibration; at delta = 0 by Laplace noise for the L1 sensitivity, feature_bound
+        sqrt(d). All else is computed from the releases and the contexts. The proof is in
+        `balaclava.policies.contextual.private_sums`.
 
     Parameters:
         features: number of features of an arm, or their names.

@@ -43,8 +43,9 @@ class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
-        the whole trajectory; contexts are public and not protected. The report's probabilities lie
-        between 1 / (1 + e^epsilon) and e^epsilon / (1 + e^epsilon) for every r.
+        the whole trajectory; contexts are public and not protected, and depend on
+        rewards only through reports. The report's probabilities lie between 1 / (1 + e^epsilon)
+        and e^epsilon / (1 + e^epsilon) for every r.
 
     Parameters:
         features: number of features of an arm, or their names.

@@ -31,7 +31,10 @@ LongFeatures = Annotated[
 
 # Rewards in [0, 1] are 1/2-sub-Gaussian (Hoeffding's lemma).
 REWARD_SPREAD = 0.5
-CONTEXT_IS_PUBLIC = "contexts count as public: they are not protected"
+CONTEXT_IS_PUBLIC = (
+    "contexts count as public: they are not protected, and do not depend on any reward except "
+    "through released values and decisions"
+)
 # Relative float error that a norm may have above feature_bound; `copy_features` removes it.
 _NORM_TOLERANCE = 1e-9
 

@@ -1,9 +1,11 @@
 """The base of private linear policies: sums of r x, each released once, in episodes.
 
 Proof of privacy (dp-linucb, dp-lin-ts).
-    Fix the contexts, which are public, the randomness other than noise, and the arrival times of
-    rewards. Earlier decisions and arrivals determine a decision's episode. So given the releases
-    so far it is the same for neighbouring reward streams. One reward is in one
+    Contexts are public. A context may depend on earlier contexts, decisions and releases, but on
+    no reward in any other way: a context that repeats an unreleased reward would publish it. Fix
+    the randomness other than noise, and the arrival times of rewards. Then the releases so far
+    determine the next context, the next decision and its episode. So given the releases these are
+    the same for neighbouring reward streams. One reward is in one
     episode, hence in one released sum. It moves the sum by |r - r'| |x| <= feature_bound in the L2
     norm (`frames.episodes` on rounding), and by sqrt(d) feature_bound in the L1 norm. Given all
     earlier releases the sum's release is (epsilon, delta)-private: a Gaussian by the analytic

@@ -5,7 +5,7 @@ from typing import Any
 
 from balaclava.errors import MissingPartError
 from balaclava.service.dashboard import svg_charts
-from balaclava.service.documents import experiment_document, results_document
+from balaclava.service.documents import experiment_document, for_readers, results_document
 from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
@@ -21,10 +21,15 @@ class PageValues:
         self._service = service
         self._results: dict[str, tuple[ServedExperiment, dict[str, Any]]] = {}
 
-    def experiment(self, name: str) -> dict[str, Any]:
-        """The live numbers of one experiment, all from the same commit."""
+    def experiment(self, name: str, *, admin: bool = False) -> dict[str, Any]:
+        """The live numbers of one experiment, all from the same commit.
+
+        Only an admin gets counts of rewards that arrived.
+        """
         committed = self._service.committed(name)
         results = self._results_at(name, committed)
+        if not admin:
+            results = for_readers(results)
         arms = results["arms"]
         restored = self._service.ledger.charged(committed.definition.uid)[2]
         return {
@@ -34,9 +39,9 @@ class PageValues:
             "rows": [arms[arm] for arm in svg_charts.most_chosen(arms, _ARM_ROWS, _ARM_ROWS)],
         }
 
-    def charts(self, name: str) -> dict[str, Any]:
+    def charts(self, name: str, *, admin: bool = False) -> dict[str, Any]:
         """The live numbers, and the curves of the charts."""
-        values = self.experiment(name)
+        values = self.experiment(name, admin=admin)
         history = self._service.history(name, _CURVE_POINTS)
         return values | {"curves": svg_charts.curves(history, values["colours"])}
 

@@ -107,13 +107,15 @@ def _add_experiments(
     @routes.get("/experiments/{name}")
     def experiment(request: Request, name: str) -> Response:
         session = auth.reader(request)
-        content = values.charts(name) | {"privacy": service.privacy(name)}
+        privacy = {"privacy": service.privacy(name)}
+        content = values.charts(name, admin=session.admin) | privacy
         return pages.page(request, "experiment.html", session, content)
 
     @routes.get("/experiments/{name}/live")
     def experiment_live(request: Request, name: str) -> Response:
         session = auth.reader(request)
-        return pages.page(request, "experiment_live.html", session, values.experiment(name))
+        content = values.experiment(name, admin=session.admin)
+        return pages.page(request, "experiment_live.html", session, content)
 
     @routes.get("/experiments/{name}/charts")
     def experiment_charts(request: Request, name: str) -> Response:

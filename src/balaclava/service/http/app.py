@@ -67,8 +67,9 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     _add_error_handlers(app)
     administration = _router("admin", service, keys)
     endpoints.add_experiments(administration, service)
-    reading = _router("read", service, keys)
-    endpoints.add_reading(reading, service)
+    reader = require_right(service, keys, "read")
+    reading = APIRouter(dependencies=[Depends(reader)], tags=["read"])
+    endpoints.add_reading(reading, service, reader)
     endpoints.add_administration(administration, service)
     endpoints.add_metrics(administration, metrics)
     for router in (administration, reading):

@@ -1,13 +1,16 @@
 """The endpoints of the HTTP interface, grouped by the right that they need."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Response
 from fastapi.responses import JSONResponse
 
 from balaclava.agents.policy_runner import REPORT, REWARD
+from balaclava.service.credentials import ApiKey
+from balaclava.service.documents import for_readers
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import ReceivedReward
 from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE
@@ -77,7 +80,9 @@ def _add_verb(router: APIRouter, service: Service, verb: str) -> None:
         return await asyncio.to_thread(service.experiment, name)
 
 
-def add_reading(router: APIRouter, service: Service) -> None:
+def add_reading(
+    router: APIRouter, service: Service, key_of: Callable[..., Awaitable[ApiKey]]
+) -> None:
     @router.get("/v1/experiments")
     def list_experiments() -> dict[str, Any]:
         """List all experiments."""
@@ -90,10 +95,17 @@ def add_reading(router: APIRouter, service: Service) -> None:
 
     @router.get("/v1/experiments/{name}/results")
     def results(
-        name: str, confidence: Annotated[float, Query(gt=0, lt=1)] = RESULTS_CONFIDENCE
+        name: str,
+        key: Annotated[ApiKey, Depends(key_of)],
+        confidence: Annotated[float, Query(gt=0, lt=1)] = RESULTS_CONFIDENCE,
     ) -> dict[str, Any]:
-        """Return released means with intervals, and the winner if there is one."""
-        return service.results(name, confidence)
+        """Return released means with intervals, and the winner if there is one.
+
+        Where batches settle by arrival, `windows` counts rewards that arrived: it is null unless
+        the key has the role admin.
+        """
+        answer = service.results(name, confidence)
+        return answer if key.role == "admin" else for_readers(answer)
 
     @router.get("/v1/experiments/{name}/privacy")
     def privacy(name: str) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Request counts and latencies for Prometheus. They do not depend on any reward's value."""
+"""Request counts and latencies for Prometheus, for admins only.
+
+No metric contains a reward's value. But counts of requests follow rewards if not all are reported:
+where only purchases are, counting reports counts purchases.
+"""
 
 from __future__ import annotations
 
