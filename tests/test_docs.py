@@ -302,7 +302,7 @@ def test_a_private_policy_page_shows_its_audit(
         page = generated.get(f"reference/policies/{entry.name}.md")
         if page is None or entry.policy.model == "none":
             continue
-        assert "\n    Privacy:\n" in (entry.policy.__doc__ or ""), entry.name
+        assert "\nPrivacy:\n" in (entry.policy.__doc__ or ""), entry.name
         assert "\n## Audit\n" in page, entry.name
         if entry.name.startswith("privatised"):  # is made in Python
             assert "bl.audit(bl.privatise(base, epsilon=1.0" in page

@@ -60,8 +60,8 @@ class Range:
 
 LARGEST_FLOAT = sys.float_info.max
 MOST_ROUNDS = 10**18  # below 2**62, so that 64-bit integers can count and add rounds
-Arms = Annotated[int, Range(1, meaning="number of arms")]
-Horizon = Annotated[int, Range(1, MOST_ROUNDS, "number of rounds that will be played")]
+Arms = Annotated[int, Range(1, meaning="number of arms, K")]
+Horizon = Annotated[int, Range(1, MOST_ROUNDS, "number of rounds that will be played, T")]
 # Between these an epsilon, its square, its cube and their inverses stay finite, also multiplied by
 # MOST_ROUNDS. Sensible values are between 0.001 and 100.
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-100, 1e100
@@ -80,7 +80,7 @@ MomentOrder = Annotated[float, Range(1, meaning="order of the known moment", ope
 MomentBound = Annotated[float, Range(0, meaning="bound on the moment", open_low=True)]
 MeanRange = Annotated[float, Range(0, meaning="largest absolute mean", open_low=True)]
 Contamination = Annotated[float, Range(0, 0.5, "bound on the share of outliers", open_high=True)]
-Experts = Annotated[int, Range(1, meaning="number of experts")]
+Experts = Annotated[int, Range(1, meaning="number of experts, N")]
 RadiusScale = Annotated[
     float,
     Range(0, meaning="factor of the confidence radii; does not affect privacy", open_low=True),
@@ -94,7 +94,8 @@ RewardRange = Annotated[
     tuple[float, float], Range(meaning="smallest and largest reward; rescaled to [0, 1]")
 ]
 Outside = Annotated[
-    typing.Literal["refuse", "clip"], Range(meaning="what to do with a reward outside the range")
+    typing.Literal["refuse", "clip"],
+    Range(meaning="whether a reward outside the range is refused or clipped to it"),
 ]
 
 
@@ -128,6 +129,7 @@ class Declared:
 
     kind: ClassVar[str]
     name: ClassVar[str]
+    reference: ClassVar[str] = ""  # the paper: its authors and year
     Params: ClassVar[type[tuple[Any, ...]]]
     annotations: ClassVar[dict[str, Any]]
     # Parameters for the conformance suite; usual values fill the gaps.

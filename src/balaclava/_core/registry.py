@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from balaclava._core.declared import Declared
+from balaclava._core.docstrings import complete_docstring
 from balaclava.errors import ParameterError, PlugInWarning, UnknownNameError, nearest
 
 Kind = TypeVar("Kind", bound=Declared)
@@ -51,6 +52,7 @@ class Registry(Generic[Kind]):
             raise ParameterError(
                 f"the {self._base.kind} name {name!r} is taken by {known!r}; choose another"
             )
+        complete_docstring(cls)
         self._classes[name] = cls
         return cls
 

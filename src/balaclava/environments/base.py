@@ -92,7 +92,6 @@ class Environment(Declared):
     """
 
     kind: ClassVar[str] = "environment"
-    reference: ClassVar[str] = ""
     feedback: ClassVar[Literal["reward", "loss"]] = "reward"  # what `draw` returns
     disjoint: ClassVar[bool] = False  # with contexts: whether each arm has its own coefficients
     feature_bound: ClassVar[float] = 1.0  # with contexts: no feature vector is longer

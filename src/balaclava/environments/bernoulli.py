@@ -21,9 +21,6 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 class Bernoulli(Environment):
     """Rewards 0 and 1: clicks, cures, conversions.
 
-    Parameters:
-        means: the probability of a reward of 1, for each arm.
-
     Example:
         >>> import balaclava as bl
         >>> bl.environment("bernoulli", means=[0.2, 0.5]).moment(2, central=True)

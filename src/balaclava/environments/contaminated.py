@@ -85,9 +85,6 @@ class Contaminated(Environment):
         >>> world.means.tolist(), world.reward_range
         ([0.2, 0.4], (0.0, 100.0))
 
-    References:
-        Wu, Zhou, Tao, Wang: On private and robust bandits, NeurIPS 2023.
-
     See Also:
         pareto, student-t
     """

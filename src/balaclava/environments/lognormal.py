@@ -32,7 +32,6 @@ class LogNormal(Environment):
 
     Parameters:
         means: the mean of each arm (not of its logarithm), above 0.
-        sigma: the standard deviation of log X.
 
     Example:
         >>> import balaclava as bl

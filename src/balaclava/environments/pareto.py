@@ -33,10 +33,6 @@ class Pareto(Environment):
     shape lam^k / (shape - k). With shape = 1.05 + v these are the arms on which Tao et al. compare
     policies that know a moment of order 1 + v.
 
-    Parameters:
-        means: the mean of each arm, above 0.
-        shape: the exponent of the tail, above 1.
-
     Example:
         >>> import balaclava as bl
         >>> world = bl.environment("pareto", means=[0.9, 0.7, 0.5, 0.3, 0.1], shape=1.55)

@@ -18,9 +18,6 @@ class StochasticLosses(LossEnvironment):
 
     Regret is the sum of the gaps of the arms pulled, as for rewards.
 
-    Parameters:
-        means: the probability of a loss of 1, for each arm.
-
     Example:
         >>> import balaclava as bl
         >>> bl.environment("stochastic-losses", means=[0.5, 0.4, 0.5]).gaps.round(3).tolist()

@@ -29,8 +29,6 @@ class StudentT(Environment):
     raw one is integrated.
 
     Parameters:
-        means: the mean of each arm.
-        degrees: degrees of freedom, above 1.
         scale: multiplies the standard law; it is not the standard deviation.
 
     Example:

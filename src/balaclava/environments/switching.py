@@ -25,7 +25,6 @@ class Switching(LossEnvironment):
     never sees the dropped arm improve. Nothing is random.
 
     Parameters:
-        horizon: number of rounds.
         switch: the last round with the losses `before`, from 0 to horizon.
         before: the loss of each arm up to then.
         after: the loss of each arm from then on.
@@ -36,9 +35,6 @@ class Switching(LossEnvironment):
         ...                        after=[0.5, 0])
         >>> world.means.tolist()
         [0.5, 0.4]
-
-    References:
-        Asi, Raman, Talwar: Faster rates for private adversarial bandits, ICML 2025.
 
     See Also:
         losses, stochastic-losses

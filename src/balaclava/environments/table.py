@@ -27,9 +27,6 @@ class Table(Environment):
     the column with the largest mean over the whole table. Use `empirical` for a log, which has only
     the rewards of the arms played.
 
-    Parameters:
-        rewards: rewards[T, K]; row t is round t.
-
     Example:
         >>> import balaclava as bl
         >>> world = bl.environment("table", rewards=[[0, 1], [1, 1], [0, 1]])

@@ -37,10 +37,6 @@ class TwoPoint(Environment):
         >>> world.moments(2).tolist(), world.gaps.round(6).tolist()
         ([0.5, 0.3], [0.0, 0.1])
 
-    References:
-        Tao, Wu, Zhao, Wang: Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits, AISTATS 2022.
-
     See Also:
         bernoulli, pareto
     """

@@ -129,7 +129,6 @@ class Policy(PolicyAttributes):
     """
 
     kind: ClassVar[str] = "policy"
-    reference: ClassVar[str] = ""
     rewards: ClassVar[RewardKind] = "real"
     model: ClassVar[Model] = "none"
     scope: ClassVar[Scope] = "none"

@@ -11,16 +11,17 @@ from balaclava.privacy.exact_noise import to_unit_grid
 
 LearningRate = Annotated[float, Range(0, meaning="learning rate")]
 LearningRateScale = Annotated[
-    float, Range(0, meaning="multiplies the learning rate; never touches privacy", open_low=True)
+    float,
+    Range(0, meaning="multiplies the rate eta; never affects privacy", open_low=True),
 ]
 # `lost_reward` of policies that learn a mean loss: a lost one must not count as 0, the best.
 LOST_LOSS = (
     "does not count: its batch settles when the decision is given up, and the policy learns the "
     "mean of the losses that arrived, if at least half did"
 )
-Outstanding = Annotated[int, Range(1, 10**7, "open decisions whose losses can still arrive")]
+Outstanding = Annotated[int, Range(1, 10**7, "most open decisions; older ones are given up")]
 # Squares of a larger scale, times any number of rounds, would overflow.
-LossNoise = Annotated[float, Range(0, 1e100, "scale of Laplace noise in the losses")]
+LossNoise = Annotated[float, Range(0, 1e100, "scale lambda of the Laplace noise in the losses")]
 
 # In n rounds of K arms, noise of scale b exceeds NOISE_REACH b log(K n) with chance below 1/n.
 NOISE_REACH = math.sqrt(10.0)

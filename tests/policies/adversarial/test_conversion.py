@@ -194,7 +194,7 @@ def test_shared_sections_are_in_the_docstring(name: str) -> None:
     text = next(entry.policy.__doc__ for entry in bl.list_policies() if entry.name == name) or ""
     assert not re.search(r"\{(rule|privacy|parameters|base)\}", text)
     for section in ("Privacy", "Parameters", "Example", "References", "See Also"):
-        assert f"\n    {section}:\n" in text
+        assert f"\n{section}:\n" in text
 
 
 def test_lengths_of_batches() -> None:

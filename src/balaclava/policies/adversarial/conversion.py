@@ -253,7 +253,8 @@ _CONVERSION_SECTIONS = {
         horizon: number of rounds, at least tau.
         epsilon: privacy loss. Above 1 there is no bound on the regret.
         batch: tau; ceil(1/epsilon) by default.
-        outside: "refuse" losses outside [0, 1], or "clip" them to it.""",
+        outstanding: decisions that can await their losses at once; beyond it a decision is served
+            but not learned from.""",
 }
 
 
@@ -331,7 +332,6 @@ class Privatised(ConvertedPolicy):
         outstanding: decisions that may wait for their losses at once; beyond it a decision is
             served but not learned from.
         horizon: if given, one that ends within the first batch is refused.
-        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl
@@ -344,9 +344,6 @@ class Privatised(ConvertedPolicy):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [62, 938]
-
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
 
     See Also:
         dp-htinf, dp-exp3, dp-ftpl, ldp-exp3

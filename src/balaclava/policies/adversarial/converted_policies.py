@@ -37,9 +37,6 @@ class DPExp3(TunedPolicy):
         >>> round(float(results.final_regret("dp-exp3").mean()))
         1898
 
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
-
     See Also:
         exp3, dp-htinf, ldp-exp3
     """
@@ -76,9 +73,6 @@ class DPFTPL(TunedPolicy):
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
         >>> round(float(results.final_regret("dp-ftpl").mean()))
         1874
-
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
 
     See Also:
         ftpl, dp-htinf, dp-exp3
@@ -122,9 +116,8 @@ class DPHTINF(TunedPolicy):
         415
 
     References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
-        Huang, Dai, Huang. Adaptive best-of-both-worlds algorithm for heavy-tailed multi-armed
-        bandits. ICML 2022.
+        Asi, Raman, Talwar 2025
+        Huang, Dai, Huang 2022
 
     See Also:
         htinf, dp-tsallis-inf, dp-exp3, ldp-exp3
@@ -160,9 +153,8 @@ class DPTsallisINF(TunedPolicy):
         287
 
     References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
-        Zimmert, Seldin. Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits.
-        Journal of Machine Learning Research, 2021.
+        Asi, Raman, Talwar 2025
+        Zimmert, Seldin 2021
 
     See Also:
         tsallis-inf, dp-htinf

@@ -47,11 +47,7 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
         the whole trajectory: two losses in [0, 1] are at most 1 apart.
 
     Parameters:
-        horizon: T, number of rounds.
-        epsilon: privacy loss of a report.
         learning_rate_scale: multiplies eta, and gamma with it; never affects privacy.
-        outside: "refuse" losses outside [0, 1], or "clip" them to it.
-        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
 
     Example:
         >>> import balaclava as bl
@@ -62,9 +58,9 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
         1930
 
     References:
-        Tossou, Dimitrakakis. Achieving privacy in the adversarial multi-armed bandit. AAAI 2017.
-        Agarwal, Singh. The price of differential privacy for online learning. ICML 2017.
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+        Tossou, Dimitrakakis 2017
+        Agarwal, Singh 2017
+        Asi, Raman, Talwar 2025
 
     See Also:
         dp-exp3, dp-htinf, exp3

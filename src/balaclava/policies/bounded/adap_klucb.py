@@ -43,10 +43,6 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
         1/epsilon, and kept. Everything else follows from released values. An episode that the
         horizon cuts off releases nothing.
 
-    Parameters:
-        epsilon: privacy loss.
-        alpha: scale of exploration; the proof needs it above 3, privacy does not.
-
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("adap-klucb", arms=2, epsilon=5.0).agent(seed=1)
@@ -55,10 +51,6 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [32, 968]
-
-    References:
-        Azize, Basu. When privacy meets partial information: a refined analysis of differentially
-        private bandits. NeurIPS 2022.
 
     See Also:
         adap-ucb, dp-klucb, kl-ucb

@@ -12,7 +12,7 @@ from balaclava.policies.intervals import FROM_POOLS
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 
-Alpha = Annotated[float, Range(3, meaning="scale of exploration", open_low=True)]
+Alpha = Annotated[float, Range(3, meaning="scale of exploration, as proved", open_low=True)]
 
 
 @kernel(borrows=True)
@@ -44,19 +44,11 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
         1/epsilon, and kept. Everything else follows from released values. An episode that the
         horizon cuts off releases nothing.
 
-    Parameters:
-        epsilon: privacy loss.
-        alpha: scale of exploration; the bound needs it above 3, privacy does not.
-
     Example:
         >>> import balaclava as bl
         >>> world = bl.environment("bernoulli", means=[0.75, 0.625, 0.5, 0.375, 0.25])
         >>> round(bl.policy("adap-ucb", arms=5, epsilon=1.0).regret_bound(world, 10**6))
         11545
-
-    References:
-        Azize, Basu. When privacy meets partial information: a refined analysis of differentially
-        private bandits. NeurIPS 2022.
 
     See Also:
         adap-klucb, lazy-dp-ucb, dp-imed

@@ -43,8 +43,6 @@ class DPFTPLBeta(StartPhasePolicy):
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.
-        delta: probability outside it, above 0.
-        reward_range: rewards are rescaled from it to [0, 1].
 
     The horizon may end in the start phase: then the arms are pulled in turn throughout.
 
@@ -52,10 +50,6 @@ class DPFTPLBeta(StartPhasePolicy):
         >>> import balaclava as bl
         >>> bl.policy("dp-ftpl-beta", arms=9, epsilon=1.0, delta=0.01).start_phase
         827
-
-    References:
-        Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits.
-        JMLR 2024.
 
     See Also:
         dp-ftpl-gauss, dp-ftpl-new, thompson-beta

@@ -96,7 +96,6 @@ class DPFTPLGauss(StartPhasePolicy):
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.
-        delta: probability outside it, above 0.
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
     The horizon may end in the start phase: then the arms are pulled in turn throughout.
@@ -105,10 +104,6 @@ class DPFTPLGauss(StartPhasePolicy):
         >>> import balaclava as bl
         >>> bl.policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01).start_phase
         8
-
-    References:
-        Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits.
-        JMLR 2024.
 
     See Also:
         dp-ftpl-new, dp-ftpl-beta, thompson-gauss

@@ -69,7 +69,6 @@ class DPFTPLNew(PrivateBoundedPolicy):
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed if delta is above 0.
-        delta: probability outside it.
         horizon: T, the rounds that will be played; at least 2.
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
@@ -78,10 +77,6 @@ class DPFTPLNew(PrivateBoundedPolicy):
         >>> policy = bl.policy("dp-ftpl-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)
         >>> round(policy.constants().noise_reach, 6)
         4.464748
-
-    References:
-        Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits.
-        JMLR 2024.
 
     See Also:
         dp-ftpl-gauss, gdp-elim-new, dp-imed

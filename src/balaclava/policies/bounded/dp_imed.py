@@ -160,7 +160,6 @@ class DPIMED(batched.GrowingBatchPolicy):
         batch that the horizon cuts off releases nothing.
 
     Parameters:
-        epsilon: privacy loss.
         batch_ratio: least growth of an arm's pulls from batch to batch, above 1; 1.25 by default,
             1.5 for batches="ratio".
         first_batch: pulls in an arm's first batch, rounded up; 40/epsilon by default, 30/epsilon
@@ -179,10 +178,6 @@ class DPIMED(batched.GrowingBatchPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [8, 992]
-
-    References:
-        Azize, Wu, Honda, Orabona, Ito, Basu. Optimal regret of Bernoulli bandits under global
-        differential privacy. 2025.
 
     See Also:
         dp-klucb, imed, dp-se

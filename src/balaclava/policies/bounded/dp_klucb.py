@@ -41,8 +41,6 @@ class DPKLUCB(batched.GrowingBatchPolicy):
         nothing.
 
     Parameters:
-        epsilon: privacy loss.
-        batch_ratio: growth of an arm's pulls from batch to batch, above 1.
         first_batch: pulls in an arm's first batch, rounded up; 30/epsilon by default.
 
     Example:
@@ -53,10 +51,6 @@ class DPKLUCB(batched.GrowingBatchPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [6, 994]
-
-    References:
-        Azize, Wu, Honda, Orabona, Ito, Basu. Optimal regret of Bernoulli bandits under global
-        differential privacy. 2025.
 
     See Also:
         dp-imed, adap-klucb, kl-ucb

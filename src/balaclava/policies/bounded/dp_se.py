@@ -111,8 +111,6 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
         nothing.
 
     Parameters:
-        epsilon: privacy loss.
-        horizon: rounds that will be played; sets failure_probability.
         failure_probability: beta, 1/horizon by default.
         radius_scale: multiplies h and c, and shortens the epochs to match; privacy is unaffected.
 
@@ -120,10 +118,6 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
         >>> import balaclava as bl
         >>> bl.policy("dp-se", arms=5, epsilon=1.0, horizon=10**6).first_epoch
         2242
-
-    References:
-        Sajed, Sheffet. An optimal private stochastic-MAB algorithm based on optimal private
-        stopping rule. ICML 2019.
 
     See Also:
         gdp-elim-new, dp-imed, successive-elimination

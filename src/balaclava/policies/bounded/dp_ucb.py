@@ -77,10 +77,6 @@ class DPUCB(PrivateBoundedPolicy):
         the counters of different arms hold different rewards. Noise is drawn when a reward
         arrives, and kept. Decisions depend on private sums and numbers of rewards only.
 
-    Parameters:
-        epsilon: privacy loss.
-        radius_scale: multiplies the bonus; privacy is unaffected.
-
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("dp-ucb", arms=3, epsilon=2.0).agent(seed=1)
@@ -91,9 +87,8 @@ class DPUCB(PrivateBoundedPolicy):
         [20, 9, 971]
 
     References:
-        Tossou, Dimitrakakis. Algorithms for differentially private multi-armed bandits.
-        AAAI 2016.
-        Chan, Shi, Song. Private and continual release of statistics. ACM TISSEC 2011.
+        Tossou, Dimitrakakis 2016
+        Chan, Shi, Song 2011
 
     See Also:
         dp-ucb-bound, dp-ucb-int, private-ucb, ucb1

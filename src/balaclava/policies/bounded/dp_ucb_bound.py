@@ -81,10 +81,6 @@ class DPUCBBound(PrivateBoundedPolicy):
         epsilon-differential privacy of the whole trajectory, as for dp-ucb: a reward enters one
         hybrid counter, once. The second bonus depends on numbers of rewards only.
 
-    Parameters:
-        epsilon: privacy loss.
-        radius_scale: multiplies both bonuses; privacy is unaffected.
-
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("dp-ucb-bound", arms=3, epsilon=1.0).agent(seed=1)
@@ -93,10 +89,6 @@ class DPUCBBound(PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [232, 256, 512]
-
-    References:
-        Tossou, Dimitrakakis. Algorithms for differentially private multi-armed bandits.
-        AAAI 2016.
 
     See Also:
         dp-ucb, dp-ucb-int, private-ucb

@@ -139,16 +139,11 @@ class DPUCBInt(PrivateBoundedPolicy):
     Parameters:
         epsilon, delta: the guarantee of the whole run; delta above 0.
         v: in (1, 1.5], how fast later refreshes become cheaper and noisier.
-        radius_scale: multiplies the bonus; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl
         >>> bl.policy("dp-ucb-int", arms=5, epsilon=1.0, delta=0.01).interval
         77
-
-    References:
-        Tossou, Dimitrakakis. Algorithms for differentially private multi-armed bandits.
-        AAAI 2016.
 
     See Also:
         dp-ucb, dp-ucb-bound, dp-imed

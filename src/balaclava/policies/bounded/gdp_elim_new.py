@@ -105,7 +105,6 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
 
     Parameters:
         epsilon: privacy loss; 0 is allowed if delta is above 0.
-        delta: probability outside it.
         horizon: T, the rounds that will be played; at least 2.
         tight_delta: draw the noise for delta instead of the paper's delta/2, with phase lengths
             to match.
@@ -116,10 +115,6 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
         >>> policy = bl.policy("gdp-elim-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)
         >>> policy.first_phase
         1769
-
-    References:
-        Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits.
-        JMLR 2024.
 
     See Also:
         dp-se, dp-ftpl-new, dp-imed

@@ -52,9 +52,6 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
         batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
         The draws from the posterior depend on released values only.
 
-    Parameters:
-        epsilon: privacy loss.
-
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("lazy-dp-ts", arms=2, epsilon=5.0).agent(seed=1)
@@ -63,10 +60,6 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [17, 983]
-
-    References:
-        Hu, Hegde. Near-optimal Thompson sampling-based algorithms for differentially private
-        stochastic bandits. UAI 2022.
 
     See Also:
         lazy-dp-ucb, dp-imed, thompson-beta

@@ -49,10 +49,6 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
         batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
         Everything else follows from released values.
 
-    Parameters:
-        epsilon: privacy loss.
-        radius_scale: multiplies the two bonuses; privacy is unaffected.
-
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("lazy-dp-ucb", arms=2, epsilon=5.0).agent(seed=1)
@@ -61,10 +57,6 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [63, 937]
-
-    References:
-        Hu, Huang, Mehta. Near-optimal algorithms for private online learning in a stochastic
-        environment. 2021.
 
     See Also:
         lazy-dp-ts, adap-ucb, dp-imed

@@ -65,10 +65,6 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
         the whole trajectory. For every x both probabilities lie between 1 / (1 + e^epsilon) and
         e^epsilon / (1 + e^epsilon).
 
-    Parameters:
-        epsilon: privacy loss of a report.
-        radius_scale: multiplies the bonus; privacy is unaffected.
-
     Example:
         >>> import balaclava as bl
         >>> policy = bl.policy("ldp-ucb-bernoulli", arms=3, epsilon=1.0)
@@ -80,10 +76,6 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [81, 163, 756]
-
-    References:
-        Ren, Zhou, Liu, Shroff. Multi-armed bandits with local differential privacy.
-        arXiv:2007.03121, 2020.
 
     See Also:
         ldp-ucb-laplace, ldpr-se, ucb1

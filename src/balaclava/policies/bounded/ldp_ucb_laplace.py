@@ -56,10 +56,6 @@ class LDPUCBLaplace(LocalBoundedPolicy):
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
         the whole trajectory: a report has sensitivity 1.
 
-    Parameters:
-        epsilon: privacy loss of a report.
-        radius_scale: multiplies the bonuses; privacy is unaffected.
-
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("ldp-ucb-laplace", arms=3, epsilon=1.0).agent(seed=1)
@@ -68,10 +64,6 @@ class LDPUCBLaplace(LocalBoundedPolicy):
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [187, 262, 551]
-
-    References:
-        Ren, Zhou, Liu, Shroff. Multi-armed bandits with local differential privacy.
-        arXiv:2007.03121, 2020.
 
     See Also:
         ldp-ucb-bernoulli, ldpr-se, ucb1

@@ -111,21 +111,14 @@ class PrivateUCB(PrivateBoundedPolicy):
         are dropped.
 
     Parameters:
-        epsilon: privacy loss.
-        horizon: T, rounds that will be played.
         failure_probability: g, the probability that the noise bonus is too small.
         split_epsilon: give each arm's tree epsilon / K, as in the paper.
-        radius_scale: multiplies both bonuses; privacy is unaffected.
 
     Example:
         >>> import balaclava as bl
         >>> policy = bl.policy("private-ucb", arms=9, epsilon=1.0, horizon=10**6)
         >>> round(policy.noise_margin, 1)
         3997.0
-
-    References:
-        Mishra, Thakurta. (Nearly) optimal differentially private stochastic multi-arm bandits.
-        UAI 2015.
 
     See Also:
         dp-ucb, dp-ucb-bound, ucb1

@@ -44,9 +44,6 @@ class AtRandom(Policy):
     Privacy:
         Epsilon 0 for all decisions of a run together: none depends on a reward.
 
-    Parameters:
-        arms: K.
-
     Example:
         >>> import balaclava as bl
         >>> world = bl.environment("bernoulli", means=[0.2, 0.8])

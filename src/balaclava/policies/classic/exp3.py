@@ -96,9 +96,6 @@ class Exp3(loss_policies.LossPolicy):
         horizon: number of rounds; None for rates that fall with time.
         eta: learning rate, instead of the one above.
         gamma: mixing, instead of the one above.
-        loss_noise: lambda, the scale of the Laplace noise in its losses.
-        learning_rate_scale: multiplies eta.
-        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -109,11 +106,9 @@ class Exp3(loss_policies.LossPolicy):
         270
 
     References:
-        Auer, Cesa-Bianchi, Freund, Schapire. The nonstochastic multiarmed bandit problem. SIAM
-        Journal on Computing, 2002.
-        Bubeck, Cesa-Bianchi. Regret analysis of stochastic and nonstochastic multi-armed bandit
-        problems. 2012.
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+        Auer, Cesa-Bianchi, Freund, Schapire 2002
+        Bubeck, Cesa-Bianchi 2012
+        Asi, Raman, Talwar 2025
 
     See Also:
         dp-exp3, htinf, ftpl

@@ -64,11 +64,7 @@ class Exp4(ExpertPolicy):
     weighed by the Q and the advice of its own decision.
 
     Parameters:
-        experts: N.
-        horizon: T.
         mixing: gamma, which keeps every arm's chance above gamma / K.
-        learning_rate_scale: multiplies eta.
-        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -81,10 +77,6 @@ class Exp4(ExpertPolicy):
         ...     agent.tell(decision, reward=(0.9, 0.2)[decision.arm])
         >>> pulls
         [38, 462]
-
-    References:
-        Auer, Cesa-Bianchi, Freund, Schapire. The nonstochastic multiarmed bandit problem.
-        SIAM Journal on Computing 32, 2002.
 
     See Also:
         dp-exp4, ldp-exp4, dp-htinf-experts

@@ -100,12 +100,9 @@ class FTPL(LossPolicy):
     Its random decisions are not private; `bl.privatise` makes them so.
 
     Parameters:
-        horizon: n, number of rounds.
         eta: learning rate, instead of the one above.
         resamples: M, instead of the one above.
-        loss_noise: lambda, the scale of the Laplace noise in its losses.
         learning_rate_scale: multiplies eta; M stays.
-        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -116,9 +113,8 @@ class FTPL(LossPolicy):
         226
 
     References:
-        Neu, Bartok. Importance weighting without importance weights: an efficient algorithm for
-        combinatorial semi-bandits. Journal of Machine Learning Research, 2016.
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
+        Neu, Bartok 2016
+        Asi, Raman, Talwar 2025
 
     See Also:
         dp-ftpl, exp3, htinf

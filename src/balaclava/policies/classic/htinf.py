@@ -106,12 +106,9 @@ class HTINF(LossPolicy):
     Its random decisions are not private; `bl.privatise` makes them so.
 
     Parameters:
-        moment_order: alpha, in (1, 2].
         sigma: E|loss|^alpha <= sigma^alpha; the default, sqrt(1 + 2 loss_noise^2), is right for
             losses in [0, 1] with Laplace noise of scale `loss_noise`.
-        loss_noise: the scale of the Laplace noise in its losses.
         learning_rate_scale: multiplies eta; the threshold stays.
-        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -120,10 +117,6 @@ class HTINF(LossPolicy):
         ...                       repetitions=20, seed=1)
         >>> round(float(results.final_regret("htinf").mean()))
         108
-
-    References:
-        Huang, Dai, Huang. Adaptive best-of-both-worlds algorithm for heavy-tailed multi-armed
-        bandits. ICML 2022.
 
     See Also:
         dp-htinf, tsallis-inf, exp3

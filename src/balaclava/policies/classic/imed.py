@@ -107,10 +107,6 @@ class IMED(BoundedPolicy):
         >>> [each.decisions for each in agent.estimates()]
         [7, 993]
 
-    References:
-        Honda, Takemura. Non-asymptotic analysis of a new bandit algorithm for semi-bounded
-        rewards. Journal of Machine Learning Research 16, 2015.
-
     See Also:
         kl-ucb, dp-imed
     """

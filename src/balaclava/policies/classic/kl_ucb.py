@@ -75,9 +75,6 @@ class KLUCB(BoundedPolicy):
         >>> [each.decisions for each in agent.estimates()]
         [7, 993]
 
-    References:
-        Garivier, Cappé. The KL-UCB algorithm for bounded stochastic bandits and beyond. COLT 2011.
-
     See Also:
         imed, ucb1, adap-klucb, dp-klucb
     """

@@ -255,11 +255,9 @@ class RobustUCB(Policy):
 
     Parameters:
         estimator: "truncated-mean", "median-of-means" or "catoni".
-        horizon: T, the number of rounds.
         moment_order: 1 + v in (1, 2]; 2 for catoni.
         moment_bound: on the raw moment E|X|^(1+v) for truncated-mean (u), on the central moment
             E|X - mean|^(1+v) for median-of-means (w), on the variance for catoni (w).
-        radius_scale: multiplies the bonus.
         refresh: for catoni only. 0 solves for every arm in every round, as in the paper, at a
             cost that grows with t. Above 0, an arm keeps its estimate until its number of rewards
             or log t has grown by this share. Use 0.01 for long runs.
@@ -276,8 +274,8 @@ class RobustUCB(Policy):
         [101, 899]
 
     References:
-        Bubeck, Cesa-Bianchi, Lugosi 2013, Bandits with heavy tail.
-        Catoni 2012, Challenging the empirical mean and empirical variance.
+        Bubeck, Cesa-Bianchi, Lugosi 2013
+        Catoni 2012
 
     See Also:
         ucb1, dpr-ucb, dpr-se

@@ -118,7 +118,6 @@ class SuccessiveElimination(BoundedPolicy):
     Parameters:
         horizon: rounds that will be played; None if unknown.
         failure_probability: beta; 1/horizon by default, required without a horizon.
-        radius_scale: multiplies the confidence radius.
 
     Example:
         >>> import balaclava as bl
@@ -128,10 +127,6 @@ class SuccessiveElimination(BoundedPolicy):
         ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [102, 898]
-
-    References:
-        Even-Dar, Mannor, Mansour. Action elimination and stopping conditions for the multi-armed
-        bandit and reinforcement learning problems. Journal of Machine Learning Research 7, 2006.
 
     See Also:
         dp-se, dpr-se, gdp-elim-new

@@ -46,9 +46,6 @@ class ThompsonBeta(BoundedPolicy):
         >>> [each.decisions for each in agent.estimates()]
         [6, 994]
 
-    References:
-        Agrawal, Goyal. Analysis of Thompson sampling for the multi-armed bandit problem. COLT 2012.
-
     See Also:
         thompson-gauss, dp-ftpl-beta, lazy-dp-ts
     """

@@ -46,9 +46,6 @@ class ThompsonGauss(Policy):
         >>> pulls
         [21, 979]
 
-    References:
-        Agrawal, Goyal. Further optimal regret bounds for Thompson sampling. AISTATS 2013.
-
     See Also:
         thompson-beta, dp-ftpl-gauss
     """

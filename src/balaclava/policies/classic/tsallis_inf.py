@@ -61,9 +61,6 @@ class TsallisINF(LossPolicy):
     Parameters:
         sigma: the root of the largest mean square of a loss; the default, sqrt(1 + 2 loss_noise^2),
             is right for losses in [0, 1] with Laplace noise of scale `loss_noise`.
-        loss_noise: the scale of the Laplace noise in its losses.
-        learning_rate_scale: multiplies eta.
-        outstanding: decisions that may await their losses at once; older ones are dropped.
 
     Example:
         >>> import balaclava as bl
@@ -72,10 +69,6 @@ class TsallisINF(LossPolicy):
         ...                       repetitions=20, seed=1)
         >>> round(float(results.final_regret("tsallis-inf").mean()))
         50
-
-    References:
-        Zimmert, Seldin. Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits.
-        Journal of Machine Learning Research, 2021.
 
     See Also:
         dp-tsallis-inf, htinf, exp3

@@ -69,9 +69,6 @@ class UCB1(Policy):
 
     After one pull of each arm, play the arm with the largest mean + radius_scale sqrt(2 log t / n).
 
-    Parameters:
-        radius_scale: multiplies the bonus.
-
     Example:
         >>> import balaclava as bl
         >>> agent = bl.policy("ucb1", arms=2).agent(seed=0)
@@ -80,10 +77,6 @@ class UCB1(Policy):
         ...     agent.tell(decision, reward=float(decision.arm))
         >>> agent.ask().arm
         1
-
-    References:
-        Auer, Cesa-Bianchi, Fischer. Finite-time analysis of the multiarmed bandit problem. Machine
-        Learning 47, 2002.
 
     See Also:
         kl-ucb, imed, thompson-beta

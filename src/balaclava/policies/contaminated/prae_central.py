@@ -209,12 +209,9 @@ class PRAECentral(prae.PraePolicy):
         decides nothing.
 
     Parameters:
-        epsilon: privacy loss.
-        moment_order: k, at least 2.
         moment_bound: bound on E|X - mean|^k of the clean rewards of every arm.
         mean_range: D, the means lie in [-D, D]; at least 2r in the units above.
         contamination: alpha, a bound on the share of outliers, below 1/4.
-        horizon: T, rounds that will be played; sets failure_probability.
         failure_probability: delta, of one estimate; 1/horizon by default.
         radius_scale: multiplies beta; privacy and batch sizes are unaffected.
         threshold: batches with fewer pulls remove no arm; by default as above.
@@ -228,9 +225,6 @@ class PRAECentral(prae.PraePolicy):
         ...                    horizon=10**6)
         >>> round(policy.needed_threshold)
         8034
-
-    References:
-        Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023.
 
     See Also:
         prae-raw, dpr-batch-ucb

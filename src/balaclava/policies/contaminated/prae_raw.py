@@ -81,13 +81,10 @@ class PRAERaw(prae.PraePolicy):
         A batch of the first phase releases nothing, or the estimate of its own rewards.
 
     Parameters:
-        epsilon: privacy loss.
-        moment_order: k, at least 2.
         moment_bound: bound on E|X|^k of the clean rewards of every arm.
         contamination: alpha, a bound on the share of outliers, below 1/2. As batches grow beta
             falls to 2 alpha^(1-1/k) + alpha. If that is 1 or more (alpha above 0.17 for k = 2), no
             arm is ever dropped unless radius_scale is below 1.
-        horizon: T, rounds that will be played; sets failure_probability.
         failure_probability: delta, of one estimate; 1/horizon by default.
         radius_scale: multiplies beta; privacy and batch sizes are unaffected.
         radius: "mixed" as above, or "paper".
@@ -101,9 +98,6 @@ class PRAERaw(prae.PraePolicy):
         >>> policy = bl.policy("prae-raw", arms=5, epsilon=1.0, moment_order=2, horizon=10**6)
         >>> round(dict(policy.batches(10**6))[2**16], 4)
         0.0772
-
-    References:
-        Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023.
 
     See Also:
         prae-central, dpr-batch-ucb, robust-ucb

@@ -135,16 +135,12 @@ class DPLinTS(PrivateLinearPolicy):
         `balaclava.policies.contextual.private_sums`.
 
     Parameters:
-        features: number of features of an arm, or their names.
-        disjoint: whether the features are a participant's, and each arm has its own coefficients.
-        epsilon: privacy loss.
         delta: probability outside it; 0 for Laplace noise.
         feature_bound: largest norm of a row of features; the sensitivity depends on it.
         parameter_bound: S, expected norm of the coefficients.
         ridge: lambda in det V; here it only decides when an episode ends.
         first_episode: least number of decisions of an episode; 4 d deviations of the noise by
             default, 2 d with `disjoint`, since every arm has its own episodes.
-        episode_growth: factor by which det V grows in an episode.
         radius_scale: multiplies v; never affects privacy.
 
     Example:
@@ -154,9 +150,6 @@ class DPLinTS(PrivateLinearPolicy):
         >>> results = bl.simulate(policy, world, horizon=5_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("dp-lin-ts").mean()))
         76
-
-    References:
-        Riyazat, Ukwatta 2026.
 
     See Also:
         dp-linucb, lin-ts, lazy-dp-ts

@@ -126,14 +126,10 @@ class DPLinUCB(PrivateLinearPolicy):
         `balaclava.policies.contextual.private_sums`.
 
     Parameters:
-        features: number of features of an arm, or their names.
-        disjoint: whether the features are a participant's, and each arm has its own coefficients.
-        epsilon: privacy loss.
         delta: probability outside it; 0 for Laplace noise.
         feature_bound: largest norm of a row of features; the sensitivity depends on it.
         ridge: lambda; 25 standard deviations of the noise by default.
         first_episode: least number of decisions of an episode; 4 d deviations by default.
-        episode_growth: factor by which det V grows in an episode.
         radius_scale: multiplies beta; never affects privacy.
 
     Example:
@@ -146,8 +142,8 @@ class DPLinUCB(PrivateLinearPolicy):
         55
 
     References:
-        Azize, Basu. Concentrated differential privacy for bandits. 2024 (AdaC-OFUL).
-        Laurent, Massart. Adaptive estimation of a quadratic functional by model selection. 2000.
+        Azize, Basu 2024
+        Laurent, Massart 2000
 
     See Also:
         dp-lin-ts, linucb, ldp-linucb, dp-imed

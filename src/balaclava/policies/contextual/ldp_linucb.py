@@ -48,10 +48,6 @@ class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
         and e^epsilon / (1 + e^epsilon) for every r.
 
     Parameters:
-        features: number of features of an arm, or their names.
-        disjoint: whether the features are a participant's, and each arm has its own coefficients.
-        epsilon: privacy loss of a report.
-        ridge: lambda.
         radius_scale: multiplies beta; never affects privacy.
 
     Example:
@@ -63,10 +59,6 @@ class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
         >>> results = bl.simulate(policy, world, horizon=5_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("ldp-linucb").mean()))
         50
-
-    References:
-        Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. 2011.
-        Ren, Zhou, Liu, Shroff. Multi-armed bandits with local differential privacy. 2020.
 
     See Also:
         dp-linucb, ldp-ucb-bernoulli, linucb

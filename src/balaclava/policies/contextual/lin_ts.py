@@ -115,10 +115,7 @@ class LinTS(LinearPolicy):
     R sqrt(9 d log(t / delta')).
 
     Parameters:
-        features: number of features of an arm, or their names.
-        disjoint: whether the features are a participant's, and each arm has its own coefficients.
         exploration: "usual" or "proved".
-        ridge: lambda.
         radius_scale: multiplies v.
 
     Example:

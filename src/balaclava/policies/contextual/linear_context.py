@@ -18,13 +18,18 @@ from balaclava.errors import ContextError
 from balaclava.policies.base import BoundedPolicy
 from balaclava.policies.loss_policies import Outstanding
 
-FeatureCount = Annotated[int, Range(1, 10_000, "features of an arm, or of a participant")]
+FeatureCount = Annotated[int, Range(1, 10_000, "number of features, or their names")]
 FeatureBound = Annotated[float, Range(1e-100, 1e100, "largest Euclidean norm of a context row")]
 ParameterBound = Annotated[
     float, Range(0, 1e100, "largest Euclidean norm of the coefficients", open_low=True)
 ]
 RidgeWeight = Annotated[float, Range(1e-9, 1e12, "lambda of the ridge regression")]
-Disjoint = Annotated[bool, Range(meaning="whether each arm has its own coefficients")]
+Disjoint = Annotated[
+    bool,
+    Range(
+        meaning="whether the features are a participant's, and each arm has its own coefficients"
+    ),
+]
 LongFeatures = Annotated[
     Literal["refuse", "clip"], Range(meaning="refuse or clip a row beyond feature_bound")
 ]

@@ -147,9 +147,6 @@ class LinUCB(LinearPolicy):
     `disjoint` each arm has its own V, theta and beta.
 
     Parameters:
-        features: number of features of an arm, or their names.
-        disjoint: whether the features are a participant's, and each arm has its own coefficients.
-        ridge: lambda.
         radius_scale: multiplies beta.
 
     Example:
@@ -159,9 +156,6 @@ class LinUCB(LinearPolicy):
         ...                       horizon=1_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("linucb").mean()))
         12
-
-    References:
-        Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. 2011.
 
     See Also:
         lin-ts, dp-linucb, ucb1

@@ -35,9 +35,6 @@ class DPExp3Experts(ConvertedExpertPolicy):
         >>> pulls
         [755, 1245]
 
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
-
     See Also:
         dp-htinf-experts, dp-exp3, exp4
     """
@@ -71,9 +68,6 @@ class DPFTPLExperts(ConvertedExpertPolicy):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [295, 1705]
-
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
 
     See Also:
         dp-htinf-experts, dp-ftpl, exp4
@@ -110,9 +104,6 @@ class DPHTINFExperts(ConvertedExpertPolicy):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [350, 1650]
-
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
 
     See Also:
         dp-exp4, ldp-exp4, dp-htinf

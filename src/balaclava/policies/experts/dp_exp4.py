@@ -191,15 +191,10 @@ class DPExp4(PrivateExpertPolicy):
         than epsilon.
 
     Parameters:
-        experts: N.
-        horizon: T.
-        epsilon: privacy loss.
         delta: probability outside it. 0 is allowed, and has less noise for up to 9 log(1/delta)
             experts, about 100 at delta = 1e-5.
         learning_rate_scale: multiplies eta, which determines gamma; never affects privacy.
         noise: "laplace", as in the paper, or "gaussian", which needs a delta above 0.
-        outstanding: decisions that may wait for their losses at once; older ones are given up.
-        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl
@@ -214,9 +209,6 @@ class DPExp4(PrivateExpertPolicy):
         ...                      delta=1e-5, noise="gaussian")
         >>> round(gaussian.regret_bound(None, 10**6))
         401672
-
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
 
     See Also:
         ldp-exp4, dp-htinf-experts, exp4

@@ -170,12 +170,10 @@ _EXPERT_SECTIONS = {
         epsilon-differential privacy of the whole trajectory with respect to the losses, as for
         dp-{base}. Advice is public: see `balaclava.policies.experts.experts_as_arms`.""",
     "parameters": """Parameters:
-        experts: N.
         horizon: number of rounds, at least tau.
         epsilon: privacy loss. Above 1 there is no bound on the regret.
         batch: tau; ceil(1/epsilon) by default.
-        learning_rate_scale: multiplies the learning rate of {base}; never affects privacy.
-        outside: "refuse" losses outside [0, 1], or "clip" them to it.""",
+        learning_rate_scale: multiplies the learning rate of {base}; never affects privacy.""",
 }
 
 

@@ -55,12 +55,7 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         the whole trajectory with respect to the losses: two of them are at most 1 apart.
 
     Parameters:
-        experts: N.
-        horizon: T.
-        epsilon: privacy loss of a report.
         learning_rate_scale: multiplies eta, and gamma with it; never affects privacy.
-        outstanding: decisions that may wait for their losses at once; older ones are forgotten.
-        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl
@@ -74,9 +69,6 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         ...     agent.tell(decision, reward=(0.9, 0.2)[decision.arm])
         >>> pulls
         [531, 1469]
-
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
 
     See Also:
         dp-exp4, dp-htinf-experts, exp4

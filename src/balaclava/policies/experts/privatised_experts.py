@@ -26,13 +26,11 @@ class PrivatisedExperts(ExpertsAsArms):
         base: see `balaclava.policies.adversarial.conversion`. The advice is public.
 
     Parameters:
-        experts: N.
         base: a policy that learns from losses, with one arm for each expert, or a mapping with
             its `name` and parameters.
         epsilon: privacy loss. Above 1 there is no bound on the regret.
         batch: tau; ceil(1/epsilon) by default.
         horizon: if given, one that ends within the first batch is refused.
-        outside: "refuse" losses outside [0, 1], or "clip" them to it.
 
     Example:
         >>> import balaclava as bl
@@ -45,9 +43,6 @@ class PrivatisedExperts(ExpertsAsArms):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [140, 860]
-
-    References:
-        Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025.
 
     See Also:
         privatised, dp-htinf-experts, dp-exp4

@@ -431,8 +431,6 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
         the horizon cuts off releases nothing.
 
     Parameters:
-        epsilon: privacy loss.
-        level_share: the share of epsilon for the histograms, in (0, 1).
         first_batch: pulls in an arm's first batch, rounded up; 80/epsilon by default, and 80 from
             epsilon 1 on.
         radius_scale: multiplies the radius; privacy is unaffected.

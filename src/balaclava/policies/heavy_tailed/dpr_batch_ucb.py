@@ -294,7 +294,6 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
         choices follow from released values. A batch that the horizon cuts off releases nothing.
 
     Parameters:
-        epsilon: privacy loss.
         moment_order: p, above 1.
         moment_bound: u, a bound on E|X|^p, or on E|X - mu|^p if mean_range is given.
         horizon: rounds that will be played; sets failure_probability and the number of batches.
@@ -313,11 +312,9 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
         (128, 3.4461)
 
     References:
-        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits. AISTATS 2022.
-        Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information
-        Theory, 2013.
-        Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023.
+        Tao, Wu, Zhao, Wang 2022
+        Bubeck, Cesa-Bianchi, Lugosi 2013
+        Wu, Zhou, Tao, Wang 2023
 
     See Also:
         ldpr-batch-ucb, dpr-se, prae-raw, robust-ucb

@@ -154,10 +154,7 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
         from earlier releases. An epoch that the horizon cuts off releases nothing.
 
     Parameters:
-        epsilon: privacy loss.
-        moment_order: 1 + v, above 1 and at most 2.
         moment_bound: u. Do not compute it from the rewards to protect.
-        horizon: rounds that will be played; sets failure_probability.
         failure_probability: beta, 1/horizon by default.
         radius_scale: multiplies err in the test, and shortens the epochs to match; privacy is
             unaffected.
@@ -169,10 +166,6 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
         >>> bl.policy("dpr-se", arms=5, epsilon=1.0, horizon=10**6, moment_order=1.9,
         ...           moment_bound=8.142063093163385).first_epoch
         612090
-
-    References:
-        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits. AISTATS 2022.
 
     See Also:
         dpr-batch-ucb, dpr-ucb, ldpr-se, robust-ucb

@@ -102,11 +102,7 @@ class DPRUCB(PrivateRealPolicy):
         Rewards after an arm's T-th are dropped.
 
     Parameters:
-        epsilon: privacy loss.
-        horizon: T, rounds that will be played.
-        moment_order: 1 + v, above 1 and at most 2.
         moment_bound: u. Do not compute it from the rewards to protect.
-        radius_scale: multiplies the bonus; privacy is unaffected.
         mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
             and u = (moment_bound^(1/(1+v)) + D)^(1+v).
 
@@ -116,10 +112,6 @@ class DPRUCB(PrivateRealPolicy):
         ...                    moment_order=1.9, moment_bound=8.142063093163385)
         >>> round(policy.level(1), 6), round(policy.level(1000), 4)
         (0.379354, 14.3877)
-
-    References:
-        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits. AISTATS 2022.
 
     See Also:
         dpr-batch-ucb, dpr-se, robust-ucb, dp-ucb

@@ -82,7 +82,6 @@ class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
         the whole trajectory: rewards truncated at B differ by at most 2B, for every B.
 
     Parameters:
-        epsilon: privacy loss of a report.
         moment_order: p, above 1.
         moment_bound: u, a bound on E|X|^p.
         horizon: rounds that will be played; sets failure_probability and the number of batches.
@@ -105,9 +104,8 @@ class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
         >>> agent.tell_report(decision, policy.report(0.3, level))
 
     References:
-        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits. AISTATS 2022.
-        Zhou, Zhang. Locally private and robust multi-armed bandits. NeurIPS 2024.
+        Tao, Wu, Zhao, Wang 2022
+        Zhou, Zhang 2024
 
     See Also:
         dpr-batch-ucb, ldpr-se, ldp-ucb-laplace

@@ -190,10 +190,7 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
         the report is as private if the server sends another level.
 
     Parameters:
-        epsilon: privacy loss of a report.
-        moment_order: 1 + v, above 1 and at most 2.
         moment_bound: u.
-        horizon: rounds that will be played; sets failure_probability.
         failure_probability: beta, 1/horizon by default.
         radius_scale: multiplies err in the test, and shortens the epochs to match; privacy is
             unaffected.
@@ -216,9 +213,8 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
         >>> agent.tell_report(decision, policy.report(0.3, level))
 
     References:
-        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits. AISTATS 2022.
-        Zhou, Zhang. Locally private and robust multi-armed bandits. NeurIPS 2024.
+        Tao, Wu, Zhao, Wang 2022
+        Zhou, Zhang 2024
 
     See Also:
         ldpr-batch-ucb, dpr-se, ldp-ucb-laplace

@@ -1,0 +1,57 @@
+"""Complete the docstrings of policies and environments from what they declare.
+
+An author writes what is particular to a class. Parameters that the docstring does not describe are
+added with their declared meaning, and the paper of `reference` in full, from bibliography.txt.
+"""
+
+import functools
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+from balaclava._core.declared import Declared
+
+_FINAL_SECTIONS = ("Parameters", "Example", "References", "See Also")  # at the end, in this order
+_BEGINNING = re.compile(rf"\n\n(?=(?:{'|'.join(_FINAL_SECTIONS)}):\n)")
+_ENTRY = re.compile(r"\n(?=    \w)")  # of a section: a line that is not indented further
+
+
+@functools.cache
+def bibliography() -> dict[str, str]:
+    """Papers by authors and year: "Auer, Cesa-Bianchi, Fischer 2002"."""
+    lines = Path(__file__).with_name("bibliography.txt").read_text("utf-8").splitlines()
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def complete_docstring(cls: type[Declared]) -> None:
+    """Add the parameters and the paper that a docstring does not mention."""
+    if cls.__doc__ is None:
+        return
+    text, *rest = _BEGINNING.split(inspect.cleandoc(cls.__doc__))
+    sections = {part.partition(":")[0]: part for part in rest}
+    sections["Parameters"] = _parameters(cls, sections.get("Parameters", ""))
+    sections["References"] = _references(cls, sections.get("References", ""))
+    cls.__doc__ = "\n\n".join([text, *filter(None, map(sections.get, _FINAL_SECTIONS))])
+
+
+def _parameters(cls: type[Declared], section: str) -> str:
+    """Every parameter: required ones, other described ones, the rest."""
+    described = {entry.split(":")[0].strip(): entry for entry in _ENTRY.split(section)[1:]}
+    entries = {
+        each.name: described.get(each.name, f"    {each.name}: {each.meaning}.")
+        for each in cls.parameter_list()
+        if each.name in described or each.meaning
+    }
+    required = [each.name for each in cls.parameter_list() if each.required]
+    names = dict.fromkeys(name for name in (*required, *described, *entries) if name in entries)
+    return "\n".join(["Parameters:", *map(entries.__getitem__, names)]) if names else ""
+
+
+def _references(cls: type[Declared], section: str) -> str:
+    """The papers that the docstring names, or those in `reference`; known ones in full."""
+    known = bibliography()
+    named = [line.strip() for line in section.split("\n")[1:]]
+    named = named or [paper for paper in known if paper in cls.reference]
+    papers = [textwrap.fill(known.get(line, line), 92, break_on_hyphens=False) for line in named]
+    return "References:\n" + textwrap.indent("\n".join(papers), "    ") if named else ""

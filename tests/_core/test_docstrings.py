@@ -1,0 +1,74 @@
+"""Docstrings of registered classes: every declared parameter, and papers in full."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+import balaclava as bl
+from balaclava._core.docstrings import bibliography, complete_docstring
+from balaclava.authoring import Epsilon, RadiusScale
+from balaclava.environments.base import ENVIRONMENTS
+from balaclava.policies.base import POLICIES
+
+CLASSES = [cls for each in (POLICIES, ENVIRONMENTS) for cls in each.classes().values()]
+OURS = [cls for cls in CLASSES if cls.__module__.startswith("balaclava.")]
+
+
+class Documented(bl.Policy):
+    """One line.
+
+    The rule.
+
+    Parameters:
+        radius_scale: multiplies the bonus
+            twice.
+
+    See Also:
+        ucb1
+    """
+
+    name = "documented"
+    reference = "after Wang, Zhu 2024"
+    radius_scale: RadiusScale = 1.0
+    epsilon: Epsilon
+
+
+def test_a_docstring_is_completed_once() -> None:
+    complete_docstring(Documented)
+    complete_docstring(Documented)
+    assert (
+        Documented.__doc__
+        == """One line.
+
+The rule.
+
+Parameters:
+    arms: number of arms, K.
+    epsilon: privacy loss.
+    radius_scale: multiplies the bonus
+        twice.
+
+References:
+    Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits. JMLR
+    2024.
+
+See Also:
+    ucb1"""
+    )
+
+
+@pytest.mark.parametrize("cls", OURS, ids=lambda cls: cls.name)
+def test_every_parameter_and_paper_is_described(cls: type[bl.Policy]) -> None:
+    text = inspect.getdoc(cls) or ""
+    for each in cls.parameter_list():
+        assert re.search(rf"^    {each.name}: \S", text, re.MULTILINE), each.name
+    assert ("\nReferences:\n" in text) == bool(cls.reference)
+    assert not cls.reference or any(paper in cls.reference for paper in bibliography())
+    sections = re.findall(
+        r"^(Privacy|Parameters|Example|References|See Also):$", text, re.MULTILINE
+    )
+    order = ("Privacy", "Parameters", "Example", "References", "See Also")
+    assert sections == [section for section in order if section in sections]
