@@ -43,6 +43,7 @@ FOR_DRAWS: dict[str, dict[str, Any]] = {
     "dp-imed": {"epsilon": 1.0, "index": "exact", "batches": "ratio"},
     "dp-se": {"epsilon": 1.0, "horizon": T},
     "dp-ftpl-gauss": {"epsilon": 1.0, "delta": 0.01},
+    "dp-ftpl-beta": {"epsilon": 1.0, "delta": 0.01},
     "dp-ftpl-new": {"epsilon": 1.0, "delta": 0.01, "horizon": T},
     "gdp-elim-new": {"epsilon": 1.0, "delta": 0.01, "horizon": T},
     "dpr-ucb": {"epsilon": 1.0, "horizon": T, **MOMENT},

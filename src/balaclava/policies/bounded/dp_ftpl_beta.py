@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import numpy as np
+
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, count_reward
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.dp_ftpl_gauss import Params, StartPhasePolicy, highest_draw
+from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms import perturbed_index
+from balaclava.theory.beta_index_regret import beta_index_regret
 
 
 @kernel(borrows=True)
@@ -66,3 +70,12 @@ class DPFTPLBeta(StartPhasePolicy):
 
     def index_law(self, pulls: int, total: float) -> perturbed_index.IndexLaw:
         return perturbed_index.BetaLaw(*perturbed_index.beta_shape(total / pulls, 1.0 / pulls))
+
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
+        """Theorem 13 with its constants: `theory.beta_index_regret` has the proof."""
+        scaled = unit_gaps(self, environment)
+        if scaled is None:
+            return None
+        gaps, width = scaled
+        best = float(np.max(environment.means) - self.reward_range[0]) / width
+        return width * beta_index_regret(best - gaps, self.start_phase, horizon)
