@@ -23,7 +23,7 @@ def stored_as(**stored: str) -> Callable[[_State], _State]:
     """Keep the names that saves use for renamed fields of a state: `new="old"`.
 
     Saves and databases name and order the arrays of a state by its fields. Rename a field freely,
-    and declare its old name here; do not reorder, add or drop fields.
+    and declare its old name here; do not reorder or drop fields. `added_later` declares new ones.
 
     Example:
         >>> from typing import NamedTuple
@@ -39,6 +39,16 @@ def stored_as(**stored: str) -> Callable[[_State], _State]:
         if unknown:
             raise TypeError(f"{state.__name__} has no field {sorted(unknown)[0]!r}")
         state._stored_names = stored
+        return state
+
+    return mark
+
+
+def added_later(*fields: str) -> Callable[[_State], _State]:
+    """Name the fields that saves of earlier versions lack; `Policy.fill_added` fills them."""
+
+    def mark(state: _State) -> _State:
+        state._added_fields = fields
         return state
 
     return mark

@@ -23,6 +23,7 @@ from balaclava.errors import SavedStateError
 from balaclava.policies.base import Policy
 
 SCHEMA = 2  # version of saves; the names and the order of a state's fields are part of it
+_OUTLINE_BYTES = 16
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
 
 
@@ -84,14 +85,21 @@ def whole_number(value: Any, low: int, high: int) -> int:
     return value
 
 
-def stored_arrays(state: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of a state and of the states in it, by their names in saves."""
+def stored_arrays(
+    state: Any, prefix: str = "", *, earlier: bool = False
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays of a state and of the states in it, by their names in saves.
+
+    With `earlier` those of a save of an earlier version, without the fields `added_later`.
+    """
+    added = getattr(state, "_added_fields", ()) if earlier else ()
     for field, part in zip(state._fields, state, strict=True):
         name = stored_name(type(state), field)
         if isinstance(part, np.ndarray):
-            yield prefix + name, part
+            if field not in added:
+                yield prefix + name, part
         else:
-            yield from stored_arrays(part, f"{prefix}{name}.")
+            yield from stored_arrays(part, f"{prefix}{name}.", earlier=earlier)
 
 
 def pack_state(state: Any) -> dict[str, Any]:
@@ -114,6 +122,9 @@ def packed_numbers(packed: Any) -> int:
 def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: int) -> None:
     """Restore a packed state into a fresh one, with all checks."""
     arrays = dict(stored_arrays(state))
+    earlier = set(packed) < set(arrays)
+    if earlier:
+        arrays = dict(stored_arrays(state, earlier=True))
     exact_keys(packed, *arrays)
     for name, array in arrays.items():
         saved = exact_keys(packed[name], "dtype", "shape", "data")
@@ -124,6 +135,8 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
                 "restore it with the version that saved it"
             )
         _fill(name, array, base64.b64decode(saved["data"], validate=True))
+    if earlier:
+        policy.fill_added(state)
     require_invariants(policy, state, decisions)
 
 
@@ -136,9 +149,11 @@ def state_bytes(state: Any) -> bytes:
 
 def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> None:
     """Restore `state_bytes` into a fresh state, with all checks."""
-    arrays = dict(stored_arrays(state))
-    outline = _outline(arrays)
-    if data[: len(outline)] != outline:
+    arrays, outline = dict(stored_arrays(state)), data[:_OUTLINE_BYTES]
+    earlier = outline != _outline(arrays)
+    if earlier:
+        arrays = dict(stored_arrays(state, earlier=True))
+    if outline != _outline(arrays):
         raise SavedStateError(
             "the stored state has another layout than in this version; continue with the version "
             "that stored it"
@@ -153,13 +168,15 @@ def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> 
     for name, array in arrays.items():
         _fill(name, array, content[start : start + array.nbytes])
         start += array.nbytes
+    if earlier:
+        policy.fill_added(state)
     require_invariants(policy, state, decisions)
 
 
 def _outline(arrays: dict[str, np.ndarray]) -> bytes:
-    """A digest of names, types and shapes, in 16 bytes."""
+    """A digest of names, types and shapes."""
     text = repr([(name, array.dtype.str, array.shape) for name, array in arrays.items()])
-    return hashlib.sha256(text.encode()).digest()[:16]
+    return hashlib.sha256(text.encode()).digest()[:_OUTLINE_BYTES]
 
 
 def _fill(name: str, fresh: np.ndarray, data: bytes) -> None:

@@ -12,6 +12,9 @@ continues: its decisions count as asked all at once.
 
 Privacy rests on this alone: a reward enters one sum; decisions alone determine which one; arrivals
 determine when it settles, and they must not depend on rewards.
+
+Decisions use every release. Intervals use the releases in order: a batch counts there once every
+batch of its arm that opened before it has settled (`theory.confidence_sequences` says why).
 """
 
 import functools
@@ -22,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.states import MOST_PLANNED, range_faults, ring_index, stored_as
+from balaclava._core.states import MOST_PLANNED, added_later, range_faults, ring_index, stored_as
 from balaclava.frames import blocks
 
 UNLEARNED = -1  # phase of a decision that the policy does not learn from
@@ -31,6 +34,7 @@ NO_ROW = -1  # in place of a row: no batch has settled
 OPEN_BATCHES_PER_ARM = 32
 
 
+@added_later("counted", "in_order", "rewards_in_order", "draws_in_order", "early")
 @stored_as(
     arms_untried="fresh",
     arms_with_release="heard",
@@ -57,12 +61,17 @@ class Pools(NamedTuple):
     rewards: np.ndarray  # rewards in it
     draws: np.ndarray  # draws of noise in it
     settled: np.ndarray  # settled batches with rewards
+    counted: np.ndarray  # number of the last batch before the first open one
+    in_order: np.ndarray  # the mean of the releases up to it
+    rewards_in_order: np.ndarray
+    draws_in_order: np.ndarray
     # [arm, row]: an open batch
     numbers: np.ndarray  # its number; 0: the row is free
     sizes: np.ndarray  # its decisions
     left: np.ndarray  # its decisions that have no reward and were not given up
     lost: np.ndarray  # its decisions that were given up
     sums: np.ndarray  # of its rewards: raw, read only to be released
+    early: np.ndarray  # its released sum, while an earlier batch is open
     # One element each
     arms_untried: np.ndarray  # arms without a settled batch
     arms_with_release: np.ndarray
@@ -84,7 +93,8 @@ class Pools(NamedTuple):
         yield from range_faults(
             0, decisions, number=self.number, numbers=self.numbers, empty=self.empty,
             waiting=self.waiting, weights=self.weights, draws=self.draws, lost=self.lost,
-            rewards=self.rewards, settled=self.settled,
+            rewards=self.rewards, settled=self.settled, counted=self.counted,
+            rewards_in_order=self.rewards_in_order, draws_in_order=self.draws_in_order,
         )  # fmt: skip
         yield from range_faults(
             0, MOST_PLANNED, size=self.size, sizes=self.sizes, planned=self.planned
@@ -129,11 +139,16 @@ def begin_pools(arms: int, rows: int) -> Pools:
         rewards=np.zeros(arms, np.int64),
         draws=np.zeros(arms, np.int64),
         settled=np.zeros(arms, np.int64),
+        counted=np.zeros(arms, np.int64),
+        in_order=np.zeros(arms),
+        rewards_in_order=np.zeros(arms, np.int64),
+        draws_in_order=np.zeros(arms, np.int64),
         numbers=np.zeros((arms, rows), np.int64),
         sizes=np.zeros((arms, rows), np.int64),
         left=np.zeros((arms, rows), np.int64),
         lost=np.zeros((arms, rows), np.int64),
         sums=np.zeros((arms, rows)),
+        early=np.zeros((arms, rows)),
         arms_untried=np.full(1, arms),
         arms_with_release=np.zeros(1, np.int64),
         first_pulls=np.ones(1, np.bool_),
@@ -145,6 +160,13 @@ def begin_pools(arms: int, rows: int) -> Pools:
         chance=np.ones(1),
         blocks=blocks.begin_blocks(arms),
     )
+
+
+def fill_order(state: Pools) -> None:
+    """Fill the fields of the order, which an earlier version did not keep: count all releases."""
+    state.in_order[:], state.rewards_in_order[:] = state.pooled, state.rewards
+    state.draws_in_order[:] = state.draws
+    state.counted[:] = np.where(state.numbers > 0, state.numbers - 1, state.number[:, None]).min(1)
 
 
 @kernel(borrows=True)
@@ -361,7 +383,7 @@ def settle(state: Pools, arm: int, row: int) -> int:
         return row
     state.empty[arm] += 1
     state.planned[arm] -= state.sizes[arm, row]
-    empty_row(state, arm, row)
+    drop_batch(state, arm, row)
     return NO_ROW
 
 
@@ -379,14 +401,49 @@ def empty_row(state: Pools, arm: int, row: int) -> None:
 
 
 @kernel(borrows=True)
+def drop_batch(state: Pools, arm: int, row: int) -> None:
+    """End a settled batch without a release of its sum."""
+    empty_row(state, arm, row)
+    count_in_order(state, arm)
+
+
+@kernel(borrows=True)
+def joined_mean(mean: float, rewards: int, released: float, more: int) -> float:
+    """The mean of `rewards` rewards, joined by the released sum of `more`."""
+    return (mean * rewards + released) / (rewards + more)
+
+
+@kernel(borrows=True)
 def close_batch(state: Pools, arm: int, row: int, released: float) -> None:
-    """Add the released sum of the batch to the pooled mean, and free its row."""
-    rewards = state.rewards[arm] + rewards_in_batch(state, arm, row)
-    state.pooled[arm] = (state.pooled[arm] * state.rewards[arm] + released) / rewards
-    state.rewards[arm] = rewards
+    """Add the released sum of the batch to the pooled mean; its row is free once it counts."""
+    n = rewards_in_batch(state, arm, row)
+    state.pooled[arm] = joined_mean(state.pooled[arm], state.rewards[arm], released, n)
+    state.rewards[arm] += n
     state.draws[arm] += 1
     state.settled[arm] += 1
-    empty_row(state, arm, row)
+    state.sums[arm, row] = 0.0
+    state.early[arm, row] = released
+    count_in_order(state, arm)
+
+
+@kernel(borrows=True)
+def count_in_order(state: Pools, arm: int) -> None:
+    """Count the released batches before the first open one, and free their rows."""
+    while state.counted[arm] < state.number[arm]:
+        number = state.counted[arm] + 1
+        row = ring_row(state, number)
+        if state.numbers[arm, row] == number:
+            if state.left[arm, row] > 0:
+                return
+            n = rewards_in_batch(state, arm, row)
+            state.in_order[arm] = joined_mean(
+                state.in_order[arm], state.rewards_in_order[arm], state.early[arm, row], n
+            )
+            state.rewards_in_order[arm] += n
+            state.draws_in_order[arm] += 1
+            state.early[arm, row] = 0.0
+            empty_row(state, arm, row)
+        state.counted[arm] = number
 
 
 @kernel(borrows=True)

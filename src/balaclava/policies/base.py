@@ -292,6 +292,9 @@ class Policy(PolicyAttributes):
         """
         yield from ()
 
+    def fill_added(self, state: Any) -> None:
+        """Fill the fields `added_later` of a state that an earlier version saved."""
+
     def require_estimates(self, failure: float) -> Estimation:
         """The kernels for intervals that fail with probability at most `failure` an arm.
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Range
 from balaclava._core.states import range_faults
+from balaclava.frames.pools import Pools, fill_order
 from balaclava.policies.base import ArmRelease, Policy
 
 Holdout = Annotated[float, Range(0, 1, "share of decisions drawn evenly and never learned from")]
@@ -71,6 +72,10 @@ class PooledPolicy(HoldoutPolicy):
         """Sums of rewards in [0, 1] must be at least 0 and at most the number of decisions."""
         if self.rewards == "bounded":
             yield from range_faults(0.0, decisions, sums=self.pools_of(state).sums)
+
+    def fill_added(self, state: Any) -> None:
+        if isinstance(pools := self.pools_of(state), Pools):
+            fill_order(pools)
 
     def released(self, state: Any) -> Sequence[ArmRelease]:
         pools = self.pools_of(state)

@@ -37,6 +37,40 @@ With a central moment, E|X - mu|^p <= u, and |mu| <= D, batch 1 has c = 0. The c
 latest estimate whenever its radius r is the smallest so far. Then (E|X - c|^p)^(1/p) is at most
 s = u^(1/p) + r (Minkowski), which tends to u^(1/p). Given the past, c_j is a fixed number. The
 proof holds while |c_j - mu| is within its radius; an earlier failure is already counted.
+
+Late and lost rewards.
+    The tables assume that the centre of batch m has the radius r_m of the estimate before it. If
+    rewards are late, several batches are open, and a batch opens with an older centre, whose radius
+    is r_m + d. Its level is then B' = B + k d, with k = max(2, p / (p - 1)), and the proof holds
+    with psi and l of the table and x = theta B'', B'' = B + (k + 1) d. So n_j x_j / B_j falls by
+    the factor f_j = B'' / B.
+
+    Let c* lie between c and mu, with |c - c*| <= d and |c* - mu| <= r_m, and write X for X - c*.
+    The estimate has Z = X if |X + c* - c| <= B', otherwise Z = c - c*. So |Z| <= B' + d = B'', and
+    where X is cut off, |X| > a = B + (k - 1) d >= |Z|. Let h be the part of E|X|^p that is not cut
+    off. The mean moves by at most (s^p - h) a^(-p) (a + d) <= (s^p - h) B^(1-p), as
+    (1 + t)^p >= 1 + p t for t = (k - 1) d / B. With z = theta Z and p <= 2, E e^z - 1 - theta mu is
+    at most B^(-p) max(x, e^x - 1 - x) times
+
+        (s^p - h) (1 / f + (d B / (a B''))^p) + h f^(-p) <= s^p,
+
+    since d B / (a B'') <= d / (B f) and 1 + d / B <= f. For p > 2, E Z^2 <= s^2. Outliers and noise
+    are not larger than before either, in units of B''.
+
+    If a share q of the batch's rewards arrives, n_j falls to q n_j. So for each row r of the table,
+    with its own x_1, x_2, ...,
+
+        R = (sum of (q_j n_j psi_j + l) + L) / (sum of q_j n_j x_j / (f_j B_j))
+
+    over the released batches j. B'_j and f_j are fixed when batch j opens, by the radius of the
+    centre that it has. For a fixed row, exp(the exponents of the released batches) is a
+    supermartingale that starts at 1, in any order of their releases. By Ville's inequality all
+    its radii hold together with probability 1 - exp(-L), and L counts the rows. So the row with the
+    least R may be chosen.
+
+    If batches count in the order in which they opened, arrivals may depend on rewards, unless some
+    are lost (`confidence_sequences`). So a centre is the estimate from the batches before the first
+    one that is still open.
 """
 
 import functools
@@ -78,8 +112,12 @@ class Schedule(NamedTuple):
     levels: np.ndarray
     steps: np.ndarray  # grid step to which truncated rewards are rounded
     radii: np.ndarray
-    shares: np.ndarray  # [m, j]: the weight of batch j in the estimate after batch m
-    moves: np.ndarray  # whether the estimate becomes the next centre
+    errors: np.ndarray  # radius of the centre that the level assumes; 0 with a raw moment
+    # [r, j]: for row r and batch j, as shares of row r's sums over the batches j <= r
+    shares: np.ndarray  # n x / B: the weight of batch j in the estimate
+    costs: np.ndarray  # the part of F that grows with the number of rewards
+    draws: np.ndarray  # the part of F due to one draw of noise
+    logs: np.ndarray  # [r]: L
 
 
 class Exponents(NamedTuple):
@@ -87,6 +125,7 @@ class Exponents(NamedTuple):
 
     cost: np.ndarray
     gain: np.ndarray
+    draw: np.ndarray  # [x]: the part of F due to one draw of noise
 
 
 def breakdown_point(order: float) -> float:
@@ -118,7 +157,8 @@ def exponents(premises: Premises, scale: float, size: int, levels: np.ndarray) -
         psi = np.logaddexp(math.log1p(-alpha) + psi, math.log(alpha) + worst)
     noise = -np.log1p(-((2.0 * x / premises.epsilon) ** 2))
     draws = size if premises.local else 1
-    return Exponents(size * psi + draws * noise, size * x / levels[:, None])
+    draw = 0.0 * noise if premises.local else noise
+    return Exponents(size * psi + draws * noise, size * x / levels[:, None], draw)
 
 
 @functools.lru_cache(maxsize=64)
@@ -166,6 +206,27 @@ def first_size(premises: Premises, most: int) -> int:
     return max(min(size, most), 1)
 
 
+def row_parts(
+    log: float, batches: list[Exponents], rows: list[tuple[float, list[int]]]
+) -> tuple[np.ndarray, ...]:
+    """Shares, costs, draws and logs of the rows, each a radius R and the grid points of its x.
+
+    A batch after the row has the x that minimises F - R n x / B.
+    """
+    parts = np.zeros((3, len(rows), len(rows)))
+    logs = np.zeros(len(rows))
+    for r, (radius, places) in enumerate(rows):
+        later = [int(np.argmin(each.cost[0] - radius * each.gain[0])) for each in batches[r + 1 :]]
+        for j, (batch, x) in enumerate(zip(batches, places + later, strict=True)):
+            parts[:, r, j] = batch.gain[0, x], batch.cost[0, x] - batch.draw[x], batch.draw[x]
+        own = parts[:, r, : r + 1]
+        whole = own[1:].sum() + log
+        parts[0, r] /= sum(own[0].tolist())
+        parts[1:, r] /= whole
+        logs[r] = log / whole
+    return (*parts, logs)
+
+
 @functools.lru_cache(maxsize=64)
 def schedule(
     premises: Premises, first: int, horizon: int, failure_probability: float, radius_scale: float
@@ -180,28 +241,31 @@ def schedule(
     central = premises.mean_range is not None
     log = math.log(max((2 if central else 1) * batches / failure_probability, 2.0))
     error, spared = premises.mean_range or 0.0, math.sqrt(min(radius_scale, 1.0))
-    levels, radii = np.zeros(batches + 1), np.zeros(batches)
-    shares, moves = np.zeros((batches, batches)), np.zeros(batches, np.bool_)
+    levels, errors, radii = np.zeros(batches + 1), np.zeros(batches + 1), np.zeros(batches)
     earlier: list[Exponents] = []
+    rows: list[tuple[float, list[int]]] = []
     for m, size in enumerate(sizes):
-        scale = premises.scale + error
+        errors[m:], scale = error, premises.scale + error
         grid = level_grid(premises, scale, sum(sizes[: m + 1]))
         new = exponents(premises, scale, size, grid)
         radius, (*places, level, place) = least_radius(log, earlier, new)
-        earlier.append(Exponents(new.cost[level : level + 1], new.gain[level : level + 1]))
-        gains = [batch.gain[0, x] for batch, x in zip(earlier, [*places, place], strict=True)]
-        shares[m, : m + 1] = np.array(gains) / sum(gains)
+        rows.append((radius, [*places, place]))
+        earlier.append(
+            Exponents(new.cost[level : level + 1], new.gain[level : level + 1], new.draw)
+        )
         # A smaller radius needs less noise and allows more bias: the level takes half of the
         # saving, on a log scale. It stays above `scale`: all rewards may be as large as that.
         levels[m] = min(grid[level], scale + spared * (grid[level] - scale))
         step = grid_step(grid[level]) if premises.local else exact_step(grid[level], float(size))
         radii[m] = radius_scale * (radius * _ROUNDING_FACTOR + step)
         if central and radii[m] < error:
-            error, moves[m] = float(radii[m]), True
+            error = float(radii[m])
     levels[-1] = levels[-2]
     sizes.append(_ENDLESS_BATCH)
     steps = [exact_step(level, float(size)) for level, size in zip(levels, sizes, strict=True)]
-    batch_schedule = Schedule(np.array(sizes), levels, np.array(steps), radii, shares, moves)
+    batch_schedule = Schedule(
+        np.array(sizes), levels, np.array(steps), radii, errors, *row_parts(log, earlier, rows)
+    )
     for array in batch_schedule:
         array.flags.writeable = False  # shared by all policies with the same parameters
     return batch_schedule

@@ -65,7 +65,82 @@ def test_the_estimate_is_the_weighted_mean_of_what_was_released():
         expected = weights @ [0.5, 0.25, 0.125] / weights.sum()
         state = agent._runner.state
         assert state.pools.means[0] == pytest.approx(expected, abs=1e-6)
-        assert state.widths[0] == pytest.approx(policy.schedule.radii[2] / weights.sum())
+        full = policy.schedule.radii[2]
+        if parts[0] == 1.0:
+            assert state.widths[0] == full
+        else:  # fewer rewards have a larger radius, but the parts of it due to them are smaller
+            assert full < state.widths[0] < full / weights.sum()
+
+
+FAR = {"epsilon": 1.0, "moment_order": 2.0, "moment_bound": 1.0, "mean_range": 1000.0}
+FAR_MEANS = (900.0, 880.0)
+
+
+def play_far(agent, rounds, *, delay=0, lost=0.0, seed=1):
+    """Play arms far from 0 with late or lost rewards; returns missed checks and late pulls."""
+    rng, queue, missed, pulls = np.random.default_rng(seed), [], 0, np.zeros(2)
+    for t in range(rounds):
+        decision = agent.ask()
+        pulls[decision.arm] += t >= 0.7 * rounds
+        queue.append((decision, FAR_MEANS[decision.arm] + rng.choice([-1.0, 1.0])))
+        if rng.random() < lost:
+            agent.cancel(queue.pop()[0])
+        elif len(queue) > delay:
+            agent.tell(*queue.pop(0))
+        if t % 1_000 == 0:
+            limits = (each.interval for each in agent.estimates())
+            missed += any(not a <= mu <= b for mu, (a, b) in zip(FAR_MEANS, limits, strict=True))
+    return missed, pulls
+
+
+# The rule before, whose levels assumed the centre of the batch before: 25, 30 and 57 missed checks.
+@pytest.mark.parametrize(
+    ("rounds", "options", "how"),
+    [
+        (40_000, {"patience": 20_000}, {"delay": 10_000}),
+        (40_000, {"patience": 5_000, "settle": "window", "missing": 0.0}, {}),
+        (60_000, {"patience": 20_000}, {"lost": 0.98}),
+    ],
+    ids=["late", "window", "lost"],
+)
+@pytest.mark.filterwarnings("ignore::balaclava.errors.SilenceWarning")
+def test_a_level_follows_from_the_radius_of_the_centre_that_the_batch_has(rounds, options, how):
+    """Intervals fail with probability 0.02 a run; the seeds are fixed."""
+    policy = bl.policy("dpr-batch-ucb", arms=2, horizon=rounds, failure_probability=0.01, **FAR)
+    agent = policy.agent(seed=1, **options)
+    missed, pulls = play_far(agent, rounds, **how)
+    assert missed == 0
+    widths = [high - low for low, high in (each.interval for each in agent.estimates())]
+    assert min(widths) < (150.0 if "lost" in how else 15.0)  # of 2,000 at first: the centre moved
+    if "lost" not in how:
+        assert pulls[0] > pulls[1]
+
+
+def test_no_two_batches_share_a_place_in_the_table():
+    """The first of three open batches has no reward; the next one opens after the others."""
+    policy = bl.policy("dpr-batch-ucb", arms=1, horizon=10**4, first_batch=4, **FAR)
+    agent = policy.agent(seed=1)
+    decisions = [agent.ask() for _ in range(10)]
+    for decision in decisions[:4]:
+        agent.cancel(decision)
+    decisions += [agent.ask() for _ in range(10)]
+    state = agent._runner.state
+    rows = state.pools.numbers[0] > 0
+    assert sorted(state.ordinals[0, rows]) == [1, 2, 3]
+    for decision in decisions[4:]:
+        agent.tell(decision, 900.0)
+    assert (state.shares[0, :3] == [0.0, 1.0, 1.0]).all()
+
+
+def test_prompt_batches_have_the_levels_of_the_table():
+    policy = bl.policy("dpr-batch-ucb", arms=2, horizon=5_000, failure_probability=0.01, **FAR)
+    agent = policy.agent(seed=1)
+    play_far(agent, 5_000)
+    state, plan = agent._runner.state, policy.schedule
+    opened = state.own_levels > 0
+    assert (state.own_levels == plan.levels[state.ordinals])[opened].all()
+    assert (state.own_steps == plan.steps[state.ordinals])[opened].all()
+    assert (state.widths == plan.radii[(state.shares > 0).sum(axis=1) - 1]).all()
 
 
 def test_noise_aside_the_batch_is_a_truncated_mean():

@@ -26,7 +26,7 @@ from balaclava.frames.pools import (
     begin_pools,
     close_batch,
     cut_short,
-    empty_row,
+    drop_batch,
     find_row,
     give_up,
     needs_batch,
@@ -332,7 +332,7 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
         longer = min(2 * pools.sizes[arm, row], 2**53)
         state.next_size[arm] = max(state.next_size[arm], longer)
     pools.settled[arm] += 1
-    empty_row(pools, arm, row)
+    drop_batch(pools, arm, row)
     if state.top_stage[arm] < 0:
         n += pools.weights[arm]
         mean = pools.means[arm]

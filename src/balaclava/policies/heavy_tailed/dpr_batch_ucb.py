@@ -13,14 +13,13 @@ import numpy as np
 
 from balaclava._core import declared
 from balaclava._core.kernels import kernel
-from balaclava._core.states import range_faults, stored_as
+from balaclava._core.states import added_later, range_faults, stored_as
 from balaclava.frames.pools import (
     NO_ROW,
     OPEN_BATCHES_PER_ARM,
     Pools,
     add_reward,
     batch_driver,
-    batch_ordinal,
     begin_pools,
     close_batch,
     find_row,
@@ -41,7 +40,7 @@ from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.policies.theorem_conditions import moments_hold, require_levels
 from balaclava.privacy.mechanisms.laplace import laplace_release
-from balaclava.privacy.mechanisms.truncation import truncated_onto
+from balaclava.privacy.mechanisms.truncation import exact_step, truncated_onto
 from balaclava.theory.batch_radii import Premises, Schedule, breakdown_point, first_size, schedule
 from balaclava.theory.elimination_regret import worst_regret
 
@@ -55,14 +54,19 @@ class Params(NamedTuple):
     epsilon: float
     explore: float
     holdout: float
+    margin: float  # k of `theory.batch_radii`
     sizes: np.ndarray
     levels: np.ndarray
     steps: np.ndarray
     radii: np.ndarray
+    errors: np.ndarray
     shares: np.ndarray
-    moves: np.ndarray
+    costs: np.ndarray
+    draws: np.ndarray
+    logs: np.ndarray
 
 
+@added_later("own_levels", "own_steps", "stretches", "errors")
 @stored_as(ordinals="grades")
 class State(NamedTuple):
     """The pools, whose `means` are the estimates; by arm and row, values fixed for a batch."""
@@ -70,15 +74,23 @@ class State(NamedTuple):
     pools: Pools
     ordinals: np.ndarray  # [arm, row]: the batch's place in the tables of `Params`
     centres: np.ndarray  # [arm, row]: subtracted from its rewards
+    own_levels: np.ndarray  # [arm, row]: B, which depends on the centre's radius
+    own_steps: np.ndarray  # [arm, row]: the grid step to which its rewards are rounded
     released: np.ndarray  # [arm, batch]: the released means
     shares: np.ndarray  # [arm, batch]: the share of its rewards that arrived; 0: not released
+    stretches: np.ndarray  # [arm, batch]: f of a released batch; 1 if its level is the table's
     widths: np.ndarray  # [arm]: the radius of the estimate
     latest: np.ndarray  # [arm]: the centre of the next batch
+    errors: np.ndarray  # [arm]: the radius of that centre
 
     def faults(self, decisions: int) -> Iterator[str]:
         yield from range_faults(0, self.released.shape[1], ordinals=self.ordinals)
         yield from range_faults(0.0, 1.0, shares=self.shares)
-        yield from range_faults(0.0, math.inf, widths=self.widths)
+        yield from range_faults(
+            0.0, math.inf, widths=self.widths, errors=self.errors, own_steps=self.own_steps,
+            own_levels=self.own_levels,
+        )  # fmt: skip
+        yield from range_faults(1.0, math.inf, stretches=self.stretches)
 
 
 @kernel
@@ -88,10 +100,14 @@ def begin(params: Params) -> State:
         pools=begin_pools(arms, OPEN_BATCHES_PER_ARM),
         ordinals=np.zeros((arms, OPEN_BATCHES_PER_ARM), np.int64),
         centres=np.zeros((arms, OPEN_BATCHES_PER_ARM)),
+        own_levels=np.zeros((arms, OPEN_BATCHES_PER_ARM)),
+        own_steps=np.zeros((arms, OPEN_BATCHES_PER_ARM)),
         released=np.zeros((arms, batches)),
         shares=np.zeros((arms, batches)),
+        stretches=np.ones((arms, batches)),
         widths=np.zeros(arms),
         latest=np.zeros(arms),
+        errors=np.full(arms, params.errors[0]),
     )
 
 
@@ -108,12 +124,37 @@ def best_arm(params: Params, state: State, t: int) -> int:
 
 @kernel(borrows=True)
 def prepare_batch(params: Params, state: State, arm: int, t: int) -> None:
+    """Open a batch about the arm's centre, with the level that the centre's radius needs."""
     if needs_batch(state.pools, arm):
-        m = min(batch_ordinal(state.pools, arm) - 1, params.radii.size)
+        m = next_ordinal(params, state, arm)
         row = open_batch(state.pools, arm, params.sizes[m])
         if row != NO_ROW:
+            excess = max(state.errors[arm] - params.errors[m], 0.0)
+            level = params.levels[m] + params.margin * excess
             state.ordinals[arm, row] = m
             state.centres[arm, row] = state.latest[arm]
+            state.own_levels[arm, row] = level
+            state.own_steps[arm, row] = exact_step(level, float(params.sizes[m]))
+
+
+@kernel(borrows=True)
+def next_ordinal(params: Params, state: State, arm: int) -> int:
+    """The place after the last batch that is open or released; a batch without rewards repeats."""
+    last = last_release(params, state, arm, params.radii.size)
+    for row in range(state.pools.numbers.shape[1]):
+        m = state.ordinals[arm, row]
+        if state.pools.numbers[arm, row] != 0 and last < m < params.radii.size:
+            last = m
+    return int(last + 1)
+
+
+@kernel(borrows=True)
+def last_release(params: Params, state: State, arm: int, end: int) -> int:
+    """The last released batch before `end`, or -1."""
+    last = end - 1
+    while last >= 0 and state.shares[arm, last] == 0.0:
+        last -= 1
+    return int(last)
 
 
 decide = batch_driver(best_arm, prepare_batch)
@@ -125,37 +166,80 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
 
 
 @kernel(borrows=True)
-def close(params: Params, state: State, arm: int, row: int, released: float) -> None:
-    """Keep the mean of a batch, and estimate from all released means.
+def first_open(params: Params, state: State, arm: int) -> int:
+    """The place of the first batch that is not settled; those before it are in order."""
+    first = params.radii.size
+    for row in range(state.pools.numbers.shape[1]):
+        if state.pools.numbers[arm, row] != 0 and state.pools.left[arm, row] > 0:
+            first = min(first, state.ordinals[arm, row])
+    return int(first)
 
-    The weights of the batches and the radius are those of the latest settled batch. A batch with
-    lost rewards counts by the share that arrived. The radius grows to match: each part of it, noise
-    or sampling error, is at most 1/share times as large.
+
+@kernel(borrows=True)
+def row_radius(params: Params, state: State, arm: int, row: int, end: int) -> float:
+    """R by the weights of a row of the table, from the released batches before `end`."""
+    cost, gain, rounding = params.logs[row], 0.0, 0.0
+    for j in range(end):
+        if state.shares[arm, j] > 0.0:
+            weight = params.shares[row, j] * state.shares[arm, j]
+            cost += params.costs[row, j] * state.shares[arm, j] + params.draws[row, j]
+            gain += weight / state.stretches[arm, j]
+            rounding += 2.0 * weight * params.steps[j]  # a stretched step at most doubles
+    return float((params.radii[row] * cost + rounding) / gain)
+
+
+@kernel(borrows=True)
+def estimate(params: Params, state: State, arm: int, end: int) -> tuple[float, float]:
+    """The estimate from the released batches before `end`, and its radius; inf without any.
+
+    The weights are those of the last batch, or if rewards are late or lost, of the row with the
+    least radius.
     """
+    last = last_release(params, state, arm, end)
+    if last < 0:
+        return 0.0, math.inf
+    mean, total, missing, row = 0.0, 0.0, 0.0, last
+    for j in range(last + 1):
+        worth = state.shares[arm, j] / state.stretches[arm, j]
+        missing += params.shares[last, j] * (1.0 - worth)
+    radius = params.radii[last]
+    if missing > 0.0:
+        radius = math.inf
+        for r in range(last + 1):
+            other = row_radius(params, state, arm, r, last + 1)
+            if other < radius:
+                row, radius = r, other
+    for j in range(last + 1):
+        weight = params.shares[row, j] * (state.shares[arm, j] / state.stretches[arm, j])
+        mean += weight * state.released[arm, j]
+        total += weight
+    return mean / total, radius
+
+
+@kernel(borrows=True)
+def close(params: Params, state: State, arm: int, row: int, released: float) -> None:
+    """Keep the mean of a batch, and estimate from all released means."""
     pools = state.pools
     m, n, size = state.ordinals[arm, row], rewards_in_batch(pools, arm, row), pools.sizes[arm, row]
-    state.released[arm, m] = state.centres[arm, row] + released / n
-    state.shares[arm, m] = n / size
+    if m < params.radii.size:
+        state.released[arm, m] = state.centres[arm, row] + released / n
+        state.shares[arm, m] = n / size
+        excess = state.own_levels[arm, row] / params.levels[m] - 1.0
+        state.stretches[arm, m] = 1.0 + excess * (1.0 + 1.0 / params.margin)
     close_batch(pools, arm, row, released + n * state.centres[arm, row])
-    last = params.radii.size - 1
-    while state.shares[arm, last] == 0.0:
-        last -= 1
-    estimate, total = 0.0, 0.0
-    for j in range(last + 1):
-        weight = params.shares[last, j] * state.shares[arm, j]
-        estimate += weight * state.released[arm, j]
-        total += weight
-    estimate /= total
-    state.widths[arm] = params.radii[last] / total
-    if params.moves[last]:
-        state.latest[arm] = estimate
-    use_mean(pools, arm, estimate, pools.rewards[arm])
+    mean, radius = estimate(params, state, arm, first_open(params, state, arm))
+    if radius < state.errors[arm]:
+        state.latest[arm], state.errors[arm] = mean, radius
+    mean, radius = estimate(params, state, arm, params.radii.size)
+    if radius < math.inf:
+        state.widths[arm] = radius
+        use_mean(pools, arm, mean, pools.rewards[arm])
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     if row != NO_ROW:
-        width = 2.0 * params.levels[state.ordinals[arm, row]]
+        width = 2.0 * state.own_levels[arm, row]
         total = laplace_release(rng, state.pools.sums[arm, row], width, params.epsilon)
         close(params, state, arm, row, total)
 
@@ -166,8 +250,8 @@ def learn(
 ) -> None:
     row = find_row(state.pools, arm, phase)
     if row != NO_ROW:
-        m, offset = state.ordinals[arm, row], reward - state.centres[arm, row]
-        value = truncated_onto(offset, params.levels[m], params.steps[m])
+        offset = reward - state.centres[arm, row]
+        value = truncated_onto(offset, state.own_levels[arm, row], state.own_steps[arm, row])
         settle(params, state, arm, add_reward(state.pools, arm, row, value), rng)
 
 
@@ -179,7 +263,8 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    return state.pools.rewards[arm], state.pools.means[arm], state.widths[arm]
+    mean, radius = estimate(params, state, arm, first_open(params, state, arm))
+    return state.pools.rewards_in_order[arm], mean, radius
 
 
 class BatchUCBPolicy(PooledPolicy):
@@ -231,7 +316,27 @@ class BatchUCBPolicy(PooledPolicy):
         )
 
     def constants(self) -> Params:
-        return Params(self.arms, self.epsilon, self.explore, self.holdout, *self.schedule)
+        margin = max(2.0, self.moment_order / (self.moment_order - 1.0))
+        return Params(self.arms, self.epsilon, self.explore, self.holdout, margin, *self.schedule)
+
+    def fill_added(self, state: State) -> None:
+        """Levels were those of the table: if rewards were late or lost, centres may be wrong.
+
+        With a mean range, estimates then start again.
+        """
+        super().fill_added(state)
+        params, pools = self.constants(), state.pools
+        state.own_levels[:] = params.levels[state.ordinals]
+        state.own_steps[:] = params.steps[state.ordinals]
+        if self.mean_range is None:
+            return
+        for arm in range(self.arms):  # the radius of the centre was the least one so far
+            last = last_release(params, state, arm, params.radii.size)
+            state.errors[arm] = min(params.errors[0], *params.radii[: last + 1])
+        if (pools.waiting > 0).any() or ((state.shares > 0.0) & (state.shares < 1.0)).any():
+            state.ordinals[:] = params.radii.size
+            state.shares[:], state.latest[:], state.errors[:] = 0.0, 0.0, self.mean_range
+            state.widths[pools.weights > 0] = math.inf
 
     def require_estimates(self, failure: float) -> Estimation:
         """All estimates of an arm are within their radii, except with probability beta a side."""

@@ -24,7 +24,7 @@ from balaclava.policies.local_policies import LocalRealPolicy, truncated_laplace
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's batch; any level for a decision that the policy does not learn from."""
     row = find_row(state.pools, arm, phase)
-    return float(params.levels[state.ordinals[arm, row] if row != NO_ROW else 0])
+    return float(state.own_levels[arm, row] if row != NO_ROW else params.levels[0])
 
 
 @kernel(borrows=True)
