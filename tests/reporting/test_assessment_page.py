@@ -47,10 +47,19 @@ def test_what_the_board_reads() -> None:
     assert "twice this<sup>*</sup>" in page
     assert "This is not a second loss" in page
     assert "by &lt;letter&gt;" in page
-    assert page.count('class="blank"') == 3 + 15  # purpose, population, date; answers
+    assert page.count('class="blank"') == 3 + 16  # purpose, population, date; answers
     assert "Not simulated for this page" in page
     for word in ("http://", "https://", "<script", "src="):
         assert word not in page
+
+
+def test_copies_of_a_save_are_said_to_be_refused_where_they_are() -> None:
+    """tests/agents/test_save_files.py tests what the page says; dicts are not tracked."""
+    page = " ".join(assessment_page(GIVEN).split())
+    assert "a save file names the agent that continues from it, once" in page
+    assert "does not notice a copy of the file in another place, or a save that was never" in page
+    saved = POLICY.agent().save()
+    assert bl.restore(saved).ask().id != bl.restore(saved).ask().id
 
 
 def test_the_conclusion_is_honest() -> None:

@@ -190,7 +190,7 @@ def epsilon_shown(manual: ManualService, experiments: int) -> float:
     for number in range(2 * experiments):
         address = f"/v1/experiments/game {number}"
         manual.client.post("/v1/experiments", json=SHOP | arms | {"name": f"game {number}"})
-        asked = manual.client.post(f"{address}/decisions", json={"count": 30 * ARMS}).json()
+        asked = manual.client.post(f"{address}/decisions", json={"count": 40 * ARMS}).json()
         firsts = {each["arm"]: each["decision_id"] for each in reversed(asked["decisions"])}
         rewards = [{"decision_id": id, "value": number % 2} for id in firsts.values()]
         manual.client.post("/v1/rewards", json=rewards)

@@ -23,7 +23,7 @@ def atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise _unwritable(target, error) from error
     finally:
@@ -63,7 +63,7 @@ def _unwritable(target: Path, error: OSError) -> ResultsFileError:
     )
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a new file name survive a power cut."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_DIRECTORY)

@@ -9,11 +9,13 @@ from balaclava.agents.decisions import Decision, DecisionBook
 from balaclava.agents.delivery import ArrivalDelivery, WindowDelivery
 from balaclava.agents.estimates import EstimateReader, Estimates
 from balaclava.agents.policy_runner import REPORT, REWARD, Observation, PolicyRunner
+from balaclava.agents.save_files import SaveFile, WatchedRandomness
 from balaclava.agents.saving import pack_state, plain_generator, seal
 from balaclava.agents.settling import (
     Settle,
     Settling,
     checked_settling,
+    guarantee_after_restores,
     guarantee_when_settled,
     require_missing,
 )
@@ -80,6 +82,9 @@ class Agent:
         self._seeded = seed is not None
         self._runner = PolicyRunner(policy, SystemRandomness() if seed is None else seeded(seed))
         self._copied = False
+        self._restores = 0  # from saves that another agent had continued
+        self._save_file: SaveFile | None = None  # of the last save to a file
+        self._unclaimed = False  # whether that save may still name another successor
         self._book = DecisionBook()
         self._delivery = self._make_delivery(self._settling)
         self._unlearned = 0
@@ -108,9 +113,10 @@ class Agent:
             return not_private(
                 "the agent was seeded: an observer who knows the seed can remove the noise", ""
             )
-        return guarantee_when_settled(
+        one = guarantee_when_settled(
             self._policy.guarantee, window=self._delivery.window, copied=self._copied
         )
+        return guarantee_after_restores(one, self._restores, "a save that was continued")
 
     def ask(self, context: Any = None) -> Decision:
         """Make the next decision. It never waits for a reward.
@@ -125,15 +131,18 @@ class Agent:
         Raises:
             ContextError: If the context does not fit the policy.
             ProcessError: If the process was forked after the agent was made; see `adopt`.
+            SavedStateError: If another agent continued the last save to a file; see `save`.
         """
         context = self._policy.checked_context(context)
         self._require_own_process()
         with self._lock:
+            self._claim_if_used()
             self._delivery.before_decision()
             arm, phase, chance = self._runner.choose(self._book.clock + 1, context)
             entry = self._book.enter(arm, phase)
             self._decisions[arm] += 1
             self._unlearned += phase < 0
+            self._claim_if_used()
             return Decision(entry.id, arm, phase, self._policy.arm_label(arm), chance)
 
     def tell(self, decision: Decision | str, reward: float) -> None:
@@ -167,6 +176,7 @@ class Agent:
         """
         self._require_own_process()
         with self._lock:
+            self._claim_if_used()
             entry = self._delivery.find(decision)
             return self._runner.level(entry.arm, entry.phase)
 
@@ -201,7 +211,9 @@ class Agent:
         """
         self._require_own_process()
         with self._lock:
+            self._claim_if_used()
             self._delivery.cancel(decision)
+            self._claim_if_used()
 
     def status(self) -> Status:
         """Counts of decisions, rewards and releases.
@@ -210,6 +222,7 @@ class Agent:
             The counts. With `settle="window"` none of them depends on when rewards came.
         """
         with self._lock:
+            self._claim_if_used()
             book, delivery = self._book, self._delivery
             released = self._policy.released(self._runner.state)
             oldest = book.oldest
@@ -309,6 +322,7 @@ class Agent:
 
     def _reading(self, confidence: Any) -> EstimateReader:
         with self._lock:
+            self._claim_if_used()
             return self._runner.reading(tuple(self._decisions), confidence)
 
     def adopt(self) -> None:
@@ -325,24 +339,34 @@ class Agent:
                 self._copied = True
                 self._book.rename()
 
-    def save(self) -> dict[str, Any]:
-        """Save the agent for `bl.restore`.
+    def save(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """Save the agent for `bl.restore`, to a file or as a dict.
 
         Warning:
             Only one agent may continue from a save. If the saved agent, or a second one restored
             from the same save, continues too, unfinished batches are released twice and epsilon
             doubles.
 
+            A save in a file names its successor once: the first agent that continues is recorded
+            beside the file, and any other is refused. The saved agent counts as continuing when
+            it next saves, or draws noise. Only this file is watched: a second copy of the file,
+            a dict, or a deleted record is not noticed.
+
             A save holds raw sums, and its length depends on the rewards that wait for the end of
             their windows: keep both as secret as the rewards. Its digest detects damage, not
             forgery.
+
+        Args:
+            path: The file to write, completely or not at all. None: the dict alone.
 
         Returns:
             A JSON-able dict. It holds the generator of a seeded agent; secure randomness has no
             state.
 
         Raises:
-            SavedStateError: If the policy is not registered.
+            SavedStateError: If the policy is not registered, or if another agent continued the
+                last save to a file.
+            ResultsFileError: If the file cannot be written.
             ProcessError: If the process was forked after the agent was made; see `adopt`.
         """
         policy = self._policy
@@ -353,27 +377,61 @@ class Agent:
             )
         self._require_own_process()
         with self._lock:
-            book = self._book
-            content = {
-                "policy": {"name": policy.name, "parameters": policy.parameters},
-                "settling": self._settling._asdict(),
-                "agent": book.name,
-                "origins": [list(item) for item in book.origins.items()],
-                "clock": book.clock,
-                "decisions": list(self._decisions),
-                "unlearned": self._unlearned,
-                "open": [list(entry) for entry in book.open.values()],
-                "closed": [list(item) for item in book.closed.items()],
-                "reception": self._delivery.save(),
-                "state": pack_state(self._runner.state),
-                "generator": plain_generator(self._runner.rng) if self._seeded else None,
-            }
-            return seal(content)
+            self._claim_if_used()
+            saved = seal(self._content())
+            if path is not None:
+                self._write_save(path, saved)
+            return saved
+
+    def _content(self) -> dict[str, Any]:
+        policy, book = self._policy, self._book
+        content = {
+            "policy": {"name": policy.name, "parameters": policy.parameters},
+            "settling": self._settling._asdict(),
+            "agent": book.name,
+            "origins": [list(item) for item in book.origins.items()],
+            "clock": book.clock,
+            "decisions": list(self._decisions),
+            "unlearned": self._unlearned,
+            "open": [list(entry) for entry in book.open.values()],
+            "closed": [list(item) for item in book.closed.items()],
+            "reception": self._delivery.save(),
+            "state": pack_state(self._runner.state),
+            "generator": plain_generator(self._runner.rng) if self._seeded else None,
+        }
+        if self._restores:
+            content["restores"] = self._restores
+        return content
+
+    def _write_save(self, path: str | os.PathLike[str], saved: dict[str, Any]) -> None:
+        self._claim_save()
+        before, self._save_file = self._save_file, SaveFile.write(path, saved)
+        if before is not None and before.path == self._save_file.path:
+            before.forget()
+        self._unclaimed = True
+        if not self._seeded:
+            self._runner.rng = WatchedRandomness(self._runner.rng, self._policy.scope)
+
+    def _claim_if_used(self) -> None:
+        """Claim the last save to a file before anything leaves that was drawn after it."""
+        rng = self._runner.rng
+        if self._unclaimed and isinstance(rng, WatchedRandomness) and rng.used:
+            self._claim_save()
+
+    def _claim_save(self) -> None:
+        """Become the successor of the last save to a file, or raise if another agent is."""
+        if self._unclaimed and self._save_file is not None:
+            self._save_file.claim(self._book.name)
+            self._unclaimed = False
+            if isinstance(self._runner.rng, WatchedRandomness):
+                self._runner.rng = self._runner.rng.rng
 
     def _take(self, decision: Any, observation: Observation) -> None:
         self._require_own_process()
         with self._lock:
+            self._claim_if_used()
             self._delivery.take(decision, observation)
+            self._claim_if_used()
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
@@ -387,8 +445,8 @@ class Agent:
     def __copy__(self) -> NoReturn:
         raise PrivacyError(
             "an agent cannot be copied: both copies would release the same rewards, and epsilon "
-            "would count twice; make another with policy.agent(), or move it with agent.save() and "
-            "bl.restore"
+            "would count twice; make another with policy.agent(), or move it with agent.save(path) "
+            "and bl.restore(path)"
         )
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
@@ -397,7 +455,7 @@ class Agent:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise PrivacyError(
             "an agent cannot be pickled: a second one would release the same rewards; use "
-            "agent.save() and bl.restore, and let only one continue"
+            "agent.save(path) and bl.restore(path), and let only one continue"
         )
 
     def __repr__(self) -> str:

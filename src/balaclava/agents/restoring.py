@@ -1,12 +1,14 @@
 """`bl.restore`: an agent from its save, with checks of every value."""
 
 import json
+import os
 from typing import Any
 
 from balaclava._core.declared import MOST_ROUNDS
 from balaclava.agents import decisions, saving
 from balaclava.agents.agent import Agent
 from balaclava.agents.policy_runner import PolicyRunner
+from balaclava.agents.save_files import FOR_A_RESTORED_AGENT, SaveFile
 from balaclava.agents.settling import Settling
 from balaclava.errors import BalaclavaError, SavedStateError, UnknownNameError
 from balaclava.policies.base import POLICIES, Policy
@@ -17,25 +19,45 @@ SAVED_PARTS = (
 )
 # If a save has more arms it must hold as many numbers: a forged one cannot exhaust memory.
 UNCHECKED_ARMS = 10**6
+MOST_RESTORES = 10**6  # of saves that another agent had continued; a guess
 MOST_PHASE = 2**62  # 64-bit integers hold twice that
 
 
-def restore(saved: dict[str, Any]) -> Agent:
-    """Restore an agent from `agent.save()`.
+def restore(saved: dict[str, Any] | str | os.PathLike[str], *, again: bool = False) -> Agent:
+    """Restore an agent from a save.
 
     The digest and the range of every value are checked. Open decisions keep their ids; new ones
     start with another prefix.
 
     Args:
-        saved: What `agent.save()` returned, also after a round trip through JSON.
+        saved: The path of a save, or what `agent.save()` returned, also after a round trip through
+            JSON. A file is restored once: the agent is recorded beside it as its successor. A
+            dict is not tracked.
+        again: Restore a save that another agent continued, after a crash. Unfinished batches may
+            be released a second time: `agent.guarantee` then counts epsilon and delta once more.
+            Never do it while the other agent runs.
 
     Returns:
         The agent, ready to continue. Only one agent may continue from a save.
 
     Raises:
-        SavedStateError: If the save is damaged, or was made by an incompatible version.
+        SavedStateError: If the save is damaged, was made by an incompatible version, or was
+            continued by another agent.
         UnknownNameError: If its policy is not registered.
     """
+    if not isinstance(saved, str | os.PathLike):
+        agent = _from_dict(saved)
+        agent._restores += bool(again)
+        return agent
+    file, content = SaveFile.read(saved)
+    agent = _from_dict(content)
+    successors = file.claim(agent._book.name, again=again, otherwise=FOR_A_RESTORED_AGENT)
+    agent._restores += successors - 1
+    agent._save_file = file
+    return agent
+
+
+def _from_dict(saved: Any) -> Agent:
     try:
         return _restored(saving.unseal(saved))
     except (SavedStateError, UnknownNameError):
@@ -62,6 +84,7 @@ def through_a_save(policy: Policy, state: Any, clock: int) -> PolicyRunner:
 
 
 def _restored(content: dict[str, Any]) -> Agent:
+    restores = content.pop("restores", 0)  # only in saves of agents that were restored again
     saving.exact_keys(content, *SAVED_PARTS)
     description = saving.exact_keys(content["policy"], "name", "parameters")
     policy = POLICIES.create(description["name"], description["parameters"])
@@ -73,6 +96,7 @@ def _restored(content: dict[str, Any]) -> Agent:
     if seed is not None:
         saving.set_generator(agent._runner.rng, content["generator"])
     agent._copied = True
+    agent._restores = saving.whole_number(restores, 0, MOST_RESTORES)
     clock = saving.whole_number(content["clock"], 0, MOST_ROUNDS)
     agent._unlearned = saving.whole_number(content["unlearned"], 0, clock)
     agent._decisions = [

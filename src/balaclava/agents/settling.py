@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Annotated, Any, Literal, NamedTuple
 
-from balaclava._core.declared import Range, brief, check
+from balaclava._core.declared import LARGEST_EPSILON, Range, brief, check
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee
+from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee, not_private
 
 Settle = Literal["arrival", "window"]
 MOST_PATIENCE = 10**12  # decisions; no run is longer, and 64-bit sums of rounds stay exact
@@ -84,6 +84,20 @@ def guarantee_when_settled(
         )
     arrival = ARRIVES_REGARDLESS + otherwise
     return dataclasses.replace(guarantee, assumptions=(*guarantee.assumptions, arrival, *added))
+
+
+def guarantee_after_restores(guarantee: Guarantee, restored: int, what: str) -> Guarantee:
+    """The guarantee after `restored` restores of `what` that was continued already.
+
+    Each may release unfinished batches again, so epsilon and delta add up.
+    """
+    if not restored or not guarantee.private:
+        return guarantee
+    times = 1 + restored
+    epsilon, delta = times * guarantee.epsilon, times * guarantee.delta
+    if epsilon > LARGEST_EPSILON or delta >= 1:
+        return not_private(f"{what} was restored {restored} times", guarantee.reference)
+    return dataclasses.replace(guarantee, epsilon=epsilon, delta=delta)
 
 
 def require_missing(policy: Policy, settling: Settling) -> None:

@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from balaclava._core.declared import LARGEST_EPSILON
-from balaclava.agents.settling import guarantee_when_settled
+from balaclava.agents.settling import guarantee_after_restores, guarantee_when_settled
 from balaclava.errors import BalaclavaError, ParameterError
 from balaclava.policies.base import POLICIES, Policy
-from balaclava.privacy.guarantee import Guarantee, not_private
+from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.problems import Problem
 
 LONGEST_WINDOW = 10 * 366 * 86_400.0  # seconds: ten years, longer than any trial waits
@@ -101,10 +100,7 @@ class ExperimentDefinition:
         return all(mine.parameters[name] == stored.parameters[name] for name in self.parameters)
 
     def guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
-        """The guarantee for one reward, after `restored` restores of the database.
-
-        Each restore may release unfinished batches again, so epsilon and delta add up.
-        """
+        """The guarantee for one reward, after `restored` restores of the database."""
         advice = "; if it does, create the experiment with a default_reward and settle='window'"
         one = guarantee_when_settled(
             policy.guarantee,
@@ -112,13 +108,7 @@ class ExperimentDefinition:
             copied=False,
             otherwise="" if policy.model == "local" else advice,
         )
-        if not restored or not one.private:
-            return one
-        times = 1 + restored
-        epsilon, delta = times * one.epsilon, times * one.delta
-        if epsilon > LARGEST_EPSILON or delta >= 1:
-            return not_private(f"the database was restored {restored} times", one.reference)
-        return dataclasses.replace(one, epsilon=epsilon, delta=delta)
+        return guarantee_after_restores(one, restored, "the database")
 
     def person_guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
         """The guarantee for one person, with which an experiment is charged."""
