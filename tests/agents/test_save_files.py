@@ -128,8 +128,8 @@ def test_the_saved_agent_notices_that_another_one_saved_to_the_same_file(
 
 
 def test_policies_that_protect_single_decisions_release_with_each(tmp_path: Path) -> None:
-    agent = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=1e-5).agent()
-    play(agent, 2)  # each arm once
+    agent = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=0.01).agent()
+    play(agent, 16)  # its start phase draws nothing
     agent.save(tmp_path / "agent.json")
     agent.ask()
     with pytest.raises(SavedStateError, match="was continued"):
