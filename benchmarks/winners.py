@@ -24,7 +24,12 @@ from balaclava.authoring import compiled
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.engine import available_cores
-from balaclava.theory.confidence_sequences import laplace_scale, log_evidence, mean_interval
+from balaclava.theory.confidence_sequences import (
+    MIXTURE_RATES,
+    laplace_scale,
+    log_evidence,
+    mean_interval,
+)
 
 CONFIDENCE = 0.95
 HORIZON = 20_000
@@ -67,8 +72,10 @@ def make_count(
                 rewards, mean, draws = shown(params, state, arm)
                 if rewards != before:
                     total, mu = mean * rewards, means[arm]
-                    below = log_evidence(total, rewards, draws, scale, mu)
-                    above = log_evidence(rewards - total, rewards, draws, scale, 1.0 - mu)
+                    below = log_evidence(total, rewards, draws, scale, mu, MIXTURE_RATES)
+                    above = log_evidence(
+                        rewards - total, rewards, draws, scale, 1.0 - mu, MIXTURE_RATES
+                    )
                     if max(below[0], above[0]) >= threshold:
                         fails = True
                         break

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.agents.estimates import interval_winner
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import EstimateError, ParameterError, UnknownNameError
-from balaclava.policies.intervals import FROM_TALLY
+from balaclava.policies.intervals import (
+    FROM_TALLY,
+    NO_WINNER,
+    limits_within_radius,
+    winner_by_intervals,
+)
 from balaclava.testing.examples import examples
 
 MEANS = {"plain": 0.2, "friendly": 0.5, "map": 0.8}
@@ -177,7 +181,7 @@ def test_a_winner_is_named_once_intervals_are_apart():
     assert agent.remaining() is None
     assert agent.winner(1 - 1e-12) is None or agent.winner(0.5) == 2
     low, high = agent.difference("map", "plain")
-    assert 0.0 < low < 0.6 < high
+    assert low < 0.6 < high
     assert agent.difference(0, 2) == (-high, -low)
     assert str(agent.estimates()).endswith("the winner is map.")
 
@@ -301,10 +305,15 @@ def test_with_windows_missing_rewards_count():
 
 
 def test_equal_arms_have_no_winner():
-    assert interval_winner([(0.4, 0.6), (0.4, 0.6)]) is None
-    assert interval_winner([(0.4, 0.5), (0.5, 0.6)]) is None
-    assert interval_winner([(0.4, 0.49), (0.5, 0.6)]) == 1
-    assert interval_winner([(0.4, 0.6)]) == 0
+    by_intervals = winner_by_intervals(limits_within_radius)
+    for rows, winner in (
+        ([[9, 0.5, 0.1], [9, 0.5, 0.1]], NO_WINNER),
+        ([[9, 0.5, 0.25], [9, 1.0, 0.25]], NO_WINNER),
+        ([[9, 1.0, 0.25], [9, 0.5, 0.2], [9, 0.2, 0.1]], 0),
+        ([[0, 0.0, 0.0], [9, 0.5, 0.2]], NO_WINNER),
+        ([[9, 0.5, 0.1]], 0),
+    ):
+        assert by_intervals(None, np.array(rows), 0.5, 0.05) == winner
     agent = bl.policy("kl-ucb", arms=2).agent(seed=1)
     for _ in range(200):
         agent.tell(agent.ask(), 0.5)

@@ -271,10 +271,10 @@ class Agent:
         on policies that have it, gives every arm a share.
 
         Args:
-            confidence: The probability that all intervals hold, in (0, 1).
+            confidence: The probability of never naming a wrong arm, in (0, 1).
 
         Returns:
-            The arm whose interval is above all others; None if there is none yet.
+            The best arm; None if it is not yet known.
 
         Raises:
             EstimateError: If the policy offers no estimates.

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+
 from balaclava._core.declared import Range, brief, check
 from balaclava._core.number_format import count, mean_reward
 from balaclava._core.text_tables import ResultTable, html_table
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
-from balaclava.policies.intervals import limits_within_radius
+from balaclava.policies.intervals import NO_WINNER, limits_within_radius, winner_kernel
 
 Confidence = Annotated[
     float, Range(0, 1, "chance that all intervals hold", open_low=True, open_high=True)
@@ -49,22 +51,24 @@ class Estimates(ResultTable[MeanEstimate]):
 
     The probability that any interval ever misses its arm's mean, in any round of the run, is at
     most 1 - confidence. So you may look at any time, and stop at any time.
+
+    The winner is the best arm, None if it is not yet known. The probability of ever naming a wrong
+    one is at most 1 - confidence. Arms are compared directly, so an arm may win while intervals
+    still overlap (`theory.confidence_sequences`).
     """
 
     header = ("arm", "decisions", "rewards", "mean", "low", "high")
 
-    def __init__(self, entries: Sequence[MeanEstimate], confidence: float) -> None:
+    def __init__(
+        self, entries: Sequence[MeanEstimate], confidence: float, winner: int | None
+    ) -> None:
         super().__init__(entries)
         self.confidence = confidence
+        self.winner = winner
 
     def row_cells(self, row: MeanEstimate) -> tuple[str, ...]:
         numbers = map(mean_reward, (row.mean, *row.interval))
         return (row.label, count(row.decisions), count(row.rewards), *numbers)
-
-    @property
-    def winner(self) -> int | None:
-        """The arm whose interval is above all others; None if there is none."""
-        return interval_winner([entry.interval for entry in self])
 
     def difference(self, a: int | str, b: int | str) -> tuple[float, float]:
         """An interval for the mean of arm `a` minus that of `b`, from their two intervals.
@@ -115,13 +119,6 @@ class Estimates(ResultTable[MeanEstimate]):
         return f"{claim}; the winner is {self[self.winner].label}."
 
 
-def interval_winner(intervals: Sequence[tuple[float, float]]) -> int | None:
-    """The index of the interval above all others; None if there is none."""
-    best = max(range(len(intervals)), key=lambda place: intervals[place][0])
-    others = [high for place, (_, high) in enumerate(intervals) if place != best]
-    return best if all(intervals[best][0] > high for high in others) else None
-
-
 class EstimateReader:
     """Reads estimates from a state, at a confidence; `decisions` has the number of each arm."""
 
@@ -136,6 +133,7 @@ class EstimateReader:
         self.released_means = [
             ReleasedMean(*read(params, state, arm)) for arm in range(policy.arms)
         ]
+        self._named = policy.named_arm(state, self.confidence)
 
     def estimates(self) -> Estimates:
         policy = self._policy
@@ -152,7 +150,11 @@ class EstimateReader:
                     (policy.in_units(low), policy.in_units(high)),
                 )
             )
-        return Estimates(entries, self.confidence)
+        return Estimates(entries, self.confidence, self.winner())
+
+    def winner(self) -> int | None:
+        """The best arm, if the policy has named it or the releases show it."""
+        return self._named if self._named is not None else self._best(self.released_means)
 
     def remaining(self) -> int | None:
         """Forecast the decisions until a winner, at the means and shares so far.
@@ -160,7 +162,7 @@ class EstimateReader:
         None if there is a winner, or if there would never be one.
         """
         total = sum(map(int, self._decisions))
-        if self.estimates().winner is not None or not all(
+        if self.winner() is not None or not all(
             released.rewards for released in self.released_means
         ):
             return None
@@ -181,8 +183,14 @@ class EstimateReader:
 
     def _would_name(self, growth: float) -> bool:
         """Whether there would be a winner with `growth` times the rewards."""
-        grown = [self._limits(self._grown(released, growth)) for released in self.released_means]
-        return interval_winner(grown) is not None
+        grown = [self._grown(released, growth) for released in self.released_means]
+        return self._best(grown) is not None
+
+    def _best(self, means: Sequence[ReleasedMean]) -> int | None:
+        name_best = winner_kernel(self._estimation)
+        joint = self._estimation.joint or 1.0 / self._policy.arms
+        arm = name_best(self._params, np.array(means, float), joint, 1.0 - self.confidence)
+        return None if arm == NO_WINNER else int(arm)
 
     def _grown(self, released: ReleasedMean, growth: float) -> ReleasedMean:
         """The released mean with `growth` times the rewards.

@@ -42,17 +42,24 @@ class ArmRelease(NamedTuple):
 
 
 class Estimation(NamedTuple):
-    """Two kernels: the mean of an arm in a state, and its interval.
+    """Kernels: the mean of an arm in a state, its interval, and the law of its noise.
 
     - `read(params, state, arm) -> (rewards, mean, noise)`: the number of rewards in the releases,
       their mean in the policy's own unit, and its noise: draws, or a proved radius. It must read
       released values only.
     - `limits(params, rewards, mean, noise, failure) -> (low, high)`: an interval for the mean that
       fails in any round with probability at most `failure`.
+    - `law(params, mean, noise) -> (mean, draws, scale)`: the released mean on the scale of [0, 1],
+      with its draws of Laplace noise and their scale. It allows two arms to be compared directly
+      (`theory.confidence_sequences`). Without it, an arm wins if its interval is above all others.
+    - `joint`: the weight p of that comparison; by default 1/arms, with which no arm is named later
+      than by intervals.
     """
 
     read: Callable[..., tuple[int, float, float]]
     limits: Callable[..., tuple[float, float]]
+    law: Callable[..., tuple[float, int, float]] | None = None
+    joint: float | None = None
 
 
 class Kernels(NamedTuple):
@@ -313,6 +320,10 @@ class Policy(PolicyAttributes):
             f"{self.name} offers no estimates: {why}. Use dp-imed, dp-klucb or dpr-batch-ucb; or "
             "kl-ucb or imed without privacy"
         )
+
+    def named_arm(self, state: Any, confidence: float) -> int | None:
+        """The arm that the policy itself has named as the best at this confidence; None if none."""
+        return None
 
     def in_units(self, value: float) -> float:
         """Convert a mean from the policy's own unit to that of the rewards."""

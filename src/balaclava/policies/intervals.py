@@ -1,13 +1,19 @@
-"""Kernels that read released means and their intervals: one pair for each kind of release."""
+"""Kernels that read released means, their intervals and the best arm."""
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.errors import EstimateError
 from balaclava.frames.tally import Tally
 from balaclava.policies.base import Estimation, Policy
-from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
+from balaclava.theory.confidence_sequences import laplace_scale, mean_interval, pair_evidence
+
+NO_WINNER = -1  # in place of an arm
 
 
 @kernel(borrows=True)
@@ -55,6 +61,77 @@ def limits_within_radius(
     return mean - radius, mean + radius
 
 
+@kernel(borrows=True)
+def laplace_law(params: Any, mean: float, draws: float) -> tuple[float, int, float]:
+    return mean, int(draws), laplace_scale(params.epsilon)
+
+
+@kernel(borrows=True)
+def exact_law(params: Any, mean: float, draws: float) -> tuple[float, int, float]:
+    """The law of a mean without noise."""
+    return mean, 0, 0.0
+
+
+@functools.cache
+def winner_by_pairs(law: Callable[..., tuple[float, int, float]]) -> Callable[..., int]:
+    """Make `winner(params, released, joint, failure)`: the best arm, or NO_WINNER.
+
+    `released` has a row of rewards, mean and noise for each arm. The arm with the highest mean wins
+    if it beats each other arm, each at `failure` over the number of other arms.
+    """
+
+    @kernel(borrows=True)
+    def winner(params: Any, released: np.ndarray, joint: float, failure: float) -> int:
+        arms = released.shape[0]
+        lead = 0
+        for arm in range(1, arms):
+            if released[arm, 1] > released[lead, 1]:
+                lead = arm
+        mean, draws, scale = law(params, released[lead, 1], released[lead, 2])
+        better = mean, int(released[lead, 0]), draws
+        for arm in range(arms):
+            if arm != lead:
+                mean, draws, scale = law(params, released[arm, 1], released[arm, 2])
+                worse = mean, int(released[arm, 0]), draws
+                evidence = pair_evidence(worse, better, scale, joint)
+                if evidence < math.log((arms - 1.0) / failure):
+                    return NO_WINNER
+        return lead
+
+    return winner
+
+
+@functools.cache
+def winner_by_intervals(limits: Callable[..., tuple[float, float]]) -> Callable[..., int]:
+    """Make `winner(params, released, joint, failure)`: the arm whose interval is above all others.
+
+    See `winner_by_pairs`; `joint` is not used. NO_WINNER if there is no such arm.
+    """
+
+    @kernel(borrows=True)
+    def winner(params: Any, released: np.ndarray, joint: float, failure: float) -> int:
+        arms = released.shape[0]
+        lead, highest, upper, others = NO_WINNER, -math.inf, -math.inf, -math.inf
+        for arm in range(arms):
+            rewards, mean, noise = released[arm]
+            low, high = limits(params, int(rewards), mean, noise, failure / arms)
+            if low > highest:
+                others = max(others, upper)
+                lead, highest, upper = arm, low, high
+            else:
+                others = max(others, high)
+        return lead if highest > others else NO_WINNER
+
+    return winner
+
+
+def winner_kernel(estimation: Estimation) -> Callable[..., int]:
+    """The kernel `(params, released, joint, failure) -> arm` that names the best arm."""
+    if estimation.law is None:
+        return winner_by_intervals(estimation.limits)
+    return winner_by_pairs(estimation.law)
+
+
 def require_radii(policy: Policy, proved: bool, fails: float, failure: float) -> None:
     """Refuse intervals that the radii do not prove; `fails` is their failure probability."""
     if not proved:
@@ -70,6 +147,6 @@ def require_radii(policy: Policy, proved: bool, fails: float, failure: float) ->
         )
 
 
-FROM_POOLS = Estimation(read_pools, limits_with_laplace)
-FROM_REPORTS = Estimation(read_reports, limits_with_laplace)
-FROM_TALLY = Estimation(read_tally, limits_without_noise)
+FROM_POOLS = Estimation(read_pools, limits_with_laplace, laplace_law)
+FROM_REPORTS = Estimation(read_reports, limits_with_laplace, laplace_law)
+FROM_TALLY = Estimation(read_tally, limits_without_noise, exact_law)

@@ -114,7 +114,7 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
         best = estimates[estimates.winner or 0]
         others = [each.interval[1] for each in estimates if each.arm != best.arm]
         margin = best.interval[0] - max(others, default=best.interval[0])
-        by = f" by at least {rounded_down(margin, '.3g')}" if others else ""
+        by = f" by at least {rounded_down(margin, '.3g')}" if others and margin > 0.0 else ""
         return f"'{best.label}' is the best{by}, {sure}; {made}.{served}"
     if answer["leader"] is None:
         return f"Not every arm has a release yet; {made}."

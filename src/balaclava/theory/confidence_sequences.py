@@ -39,6 +39,24 @@ Cost of rounding.
     for exact noise and for that of simulations.
 
 The rates x fall from min(2, 0.9/b) by sqrt 2, with weights 4 / ((k + 4) (k + 5)).
+
+Two arms.
+    Is arm b better than arm a? Let A(y) be the mixture of arm a for rewards 1 - X at the mean
+    1 - y, and B(y) that of arm b at the mean y. Suppose mu_a >= mu_b, and take a y between them.
+    A(y), B(y) and their product are supermartingales that start at 1: a batch that settles changes
+    one factor. So is p A B + (1 - p) (A + B)/2, for any fixed p. It ever reaches 1/beta with
+    probability at most beta, and its minimum over y is no larger. So b may be called better than a
+    once the minimum reaches 1/beta, at any time. With beta = delta/(K - 1) for each of K - 1 pairs,
+    a wrong arm is ever called the best of K with probability at most delta: it would have to beat
+    a best arm.
+
+    If the intervals of a and b at 2 beta' = delta/K are disjoint, then A >= 1/beta' at all y from
+    some point between them on, and B >= 1/beta' at all y up to it. With p = 1/K the average is then
+    at least (K - 1)/(2 K) 2 K/delta = (K - 1)/delta: no arm is named later than by intervals.
+
+    All three terms are convex in y on a logarithmic scale, and so is their sum. `pair_evidence`
+    bounds its minimum from below by the crossing of two tangents. Rates below 0.05/sqrt(n) are left
+    out of the sum there, which only lowers it.
 """
 
 import math
@@ -55,11 +73,17 @@ _LARGEST_RATE = 2.0
 _RATE_SHARE = 0.9
 _WEIGHT_DECAY = 4.0
 # Number of rates, each sqrt 2 below the one before: enough for 10^15 rewards.
-_MIXTURE_RATES = 60
+MIXTURE_RATES = 60
 # Newton steps at most; about 15 are needed for 10^6 rewards. Every step gives a valid limit.
 _LIMIT_STEPS = 60
 # Nats of evidence above the limit at which Newton's method stops.
 _EVIDENCE_ACCURACY = 1e-9
+# Steps at most in the search for the least evidence of a pair. Every step gives a valid bound.
+_PAIR_STEPS = 40
+# Nats by which that bound may be below the minimum.
+_PAIR_ACCURACY = 1e-3
+# Rates below this many standard deviations of a mean, 1/sqrt(n), are left out: they add little.
+_LEAST_RATE = 0.05
 
 
 @kernel(borrows=True)
@@ -70,12 +94,12 @@ def laplace_scale(epsilon: float) -> float:
 
 @kernel(borrows=True)
 def log_evidence(
-    total: float, rewards: int, draws: int, noise: float, mean: float
+    total: float, rewards: int, draws: int, noise: float, mean: float, rates: int
 ) -> tuple[float, float]:
-    """Logarithm of the mixture of M at `mean`, and its negative slope in the mean."""
+    """Logarithm of the mixture of M at `mean` over the first `rates`, and its negative slope."""
     x = _LARGEST_RATE if noise * _LARGEST_RATE < _RATE_SHARE else _RATE_SHARE / noise
     highest, mass, fall = -math.inf, 0.0, 0.0
-    for k in range(_MIXTURE_RATES):
+    for k in range(rates):
         weight = _WEIGHT_DECAY / ((k + _WEIGHT_DECAY) * (k + _WEIGHT_DECAY + 1.0))
         chord = math.expm1(x)
         scaled = noise * x
@@ -102,7 +126,7 @@ def lower_limit(total: float, rewards: int, draws: int, noise: float, failure: f
     """
     mean = 0.0
     for _ in range(_LIMIT_STEPS):
-        evidence, fall = log_evidence(total, rewards, draws, noise, mean)
+        evidence, fall = log_evidence(total, rewards, draws, noise, mean, MIXTURE_RATES)
         excess = evidence + math.log(failure)
         if excess < _EVIDENCE_ACCURACY or mean >= 1.0:
             break
@@ -130,3 +154,82 @@ def mean_interval(
     low = lower_limit(total, rewards, draws, noise, 0.5 * failure)
     high = 1.0 - lower_limit(rewards - total, rewards, draws, noise, 0.5 * failure)
     return low, high
+
+
+@kernel(borrows=True)
+def useful_rates(rewards: int, noise: float) -> int:
+    """How many rates of the mixture are not far below 1/sqrt(rewards)."""
+    x = _LARGEST_RATE if noise * _LARGEST_RATE < _RATE_SHARE else _RATE_SHARE / noise
+    falls = 2.0 * math.log2(max(x * math.sqrt(rewards) / _LEAST_RATE, 2.0))
+    return min(MIXTURE_RATES, int(falls) + 1)
+
+
+@kernel(borrows=True)
+def log_average(low: float, high: float, joint: float) -> tuple[float, float, float]:
+    """Logarithm of p e^(low + high) + (1 - p) (e^low + e^high)/2, and its slopes in both."""
+    if joint >= 1.0:
+        return low + high, 1.0, 1.0
+    both, single = math.log(joint) + low + high, math.log(0.5 - 0.5 * joint)
+    most = max(both, single + low, single + high)
+    product, first = math.exp(both - most), math.exp(single + low - most)
+    second = math.exp(single + high - most)
+    mass = product + first + second
+    return most + math.log(mass), (product + first) / mass, (product + second) / mass
+
+
+@kernel(borrows=True)
+def evidence_at(
+    mean: float, worse: tuple[float, int, int], better: tuple[float, int, int],
+    noise: float, joint: float,
+) -> tuple[float, float]:  # fmt: skip
+    """Logarithm of the evidence against a common mean, and its slope; see `pair_evidence`."""
+    x, n, draws = worse
+    low, rise = log_evidence(
+        n - x * n, n, draws, noise, min(1.0 - mean + REWARD_GRID, 1.0), useful_rates(n, noise)
+    )
+    x, n, draws = better
+    high, fall = log_evidence(
+        x * n, n, draws, noise, min(mean + REWARD_GRID, 1.0), useful_rates(n, noise)
+    )
+    evidence, of_low, of_high = log_average(low, high, joint)
+    return evidence, of_low * rise - of_high * fall
+
+
+@kernel(borrows=True)
+def pair_evidence(
+    worse: tuple[float, int, int], better: tuple[float, int, int], noise: float, joint: float
+) -> float:
+    """Evidence in nats that the mean of `better` is above that of `worse`; at least 0.
+
+    An arm is given by its released mean, rewards and draws of noise. `joint` is p above. If the
+    claim is false, the evidence ever reaches log(1/beta) with probability at most beta.
+
+    Example:
+        >>> round(pair_evidence((0.5, 400, 3), (0.7, 500, 3), 1.0, 1.0), 2)
+        13.82
+    """
+    if worse[1] < 1 or better[1] < 1 or worse[0] >= better[0]:
+        return 0.0
+    left, right = min(max(worse[0], 0.0), 1.0), min(max(better[0], 0.0), 1.0)
+    v, fall = evidence_at(left, worse, better, noise, joint)
+    if fall >= 0.0:
+        left = 0.0
+        v, fall = evidence_at(left, worse, better, noise, joint)
+    w, rise = evidence_at(right, worse, better, noise, joint)
+    if rise <= 0.0:
+        right = 1.0
+        w, rise = evidence_at(right, worse, better, noise, joint)
+    if fall >= 0.0 or rise <= 0.0:  # the least is at an end of [0, 1]
+        return max(v if fall >= 0.0 else w, 0.0)
+    least = -math.inf
+    for _ in range(_PAIR_STEPS):
+        middle = (w - rise * right - v + fall * left) / (fall - rise)
+        least = v + fall * (middle - left)
+        here, slope = evidence_at(middle, worse, better, noise, joint)
+        if here - least < _PAIR_ACCURACY:
+            break
+        if slope > 0.0:
+            right, w, rise = middle, here, slope
+        else:
+            left, v, fall = middle, here, slope
+    return max(least, 0.0)

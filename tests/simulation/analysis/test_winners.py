@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
-from balaclava.agents.estimates import interval_winner
 from balaclava.cli import main
 from balaclava.errors import DeviceError, EstimateError, ExperimentFileError, ParameterError
 from balaclava.experiments.experiment_file import read_plan
+from balaclava.policies.intervals import NO_WINNER, winner_by_intervals, winner_kernel
 from balaclava.reporting.report_data import experiment_toml, read_page_data
 from balaclava.simulation.engine import chosen_device
 from balaclava.simulation.feedback import PROMPT
@@ -45,17 +45,35 @@ def test_far_apart_arms_are_told_apart():
 
 
 def test_shares_are_those_of_the_agents_rule():
-    """The compiled search against the intervals of the agent, checkpoint by checkpoint."""
-    limits, params = POLICY.require_estimates(0.01).limits, POLICY.constants()
+    """The compiled search against the agent's comparison of arms, checkpoint by checkpoint."""
+    name_best, params = winner_kernel(POLICY.require_estimates(0.01)), POLICY.constants()
     rounds = []
     for run in RESULTS.runs["private"].values():
         assert run.released is not None
         for c, row in enumerate(run.released):
-            shown = [(int(n), mean, int(draws)) for n, mean, draws in row]
-            if interval_winner([limits(params, *each, 0.025) for each in shown]) is not None:
+            if name_best(params, row, 0.5, 0.05) != NO_WINNER:
                 rounds.append(RESULTS.checkpoints[c])
                 break
     assert np.median(rounds) == RESULTS.winners(0.95)[0].median_round
+
+
+@pytest.mark.parametrize("name", ["dp-se", "dp-klucb", "dp-imed", "kl-ucb", "ldp-ucb-bernoulli"])
+def test_no_winner_comes_later_than_by_intervals(name):
+    private = {} if name == "kl-ucb" else {"epsilon": 2.0}
+    world = bl.environment("bernoulli", means=[0.2, 0.5, 0.9])
+    policy = bl.policy(name, arms=3, horizon=10_000, **private)
+    results = bl.simulate(
+        policy, world, horizon=10_000, repetitions=8, seed=1, checkpoints=80, winners=True
+    )
+    estimation, params = policy.require_estimates(0.01), policy.constants()
+    pairs, intervals = winner_kernel(estimation), winner_by_intervals(estimation.limits)
+    named = 0
+    for run in results.runs[policy.name].values():
+        for row in run.released:
+            by_intervals = intervals(params, row, 1 / 3, 0.05)
+            assert by_intervals in (NO_WINNER, pairs(params, row, 1 / 3, 0.05))
+            named += by_intervals != NO_WINNER
+    assert named > 0
 
 
 def test_recording_changes_nothing_else():

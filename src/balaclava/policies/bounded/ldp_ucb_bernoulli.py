@@ -31,11 +31,17 @@ def read_mean(params: Any, state: Indices, arm: int) -> tuple[int, float, float]
 
 
 @kernel(borrows=True)
+def report_law(params: Any, mean: float, draws: float) -> tuple[float, int, float]:
+    """The mean of the reports: they are bits, without further noise."""
+    return 0.5 + (mean - 0.5) * math.tanh(0.5 * params.epsilon), 0, 0.0
+
+
+@kernel(borrows=True)
 def limits(
     params: Any, rewards: int, mean: float, draws: float, failure: float
 ) -> tuple[float, float]:
     """The interval for the mean of the reports, mapped back to rewards."""
-    chance = 0.5 + (mean - 0.5) * math.tanh(0.5 * params.epsilon)  # the mean of the reports
+    chance, _, _ = report_law(params, mean, draws)
     low, high = mean_interval(chance, rewards, 0, 0.0, failure)
     low, high = mean_behind(params, low), mean_behind(params, high)
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
@@ -87,6 +93,6 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
     learn_report = staticmethod(learn_ucb1)
     reports = (0.0, 1.0)
     kernels = Kernels(begin, choose, learn)
-    estimation = Estimation(read_mean, limits)
+    estimation = Estimation(read_mean, limits, report_law)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -14,12 +14,11 @@ from balaclava._core.number_format import count, percent
 from balaclava._core.text_tables import ResultTable
 from balaclava.agents.estimates import Confidence
 from balaclava.errors import EstimateError
+from balaclava.policies.intervals import NO_WINNER, winner_kernel
 
 if TYPE_CHECKING:
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results, Run
-
-NO_WINNER = -1  # in place of an arm
 
 
 class WinnersRow(NamedTuple):
@@ -86,30 +85,22 @@ def _row(results: Results, label: str, confidence: float) -> WinnersRow:
 
 def first_winners(policy: Policy, runs: Sequence[Run], confidence: float) -> np.ndarray:
     """For each run the first checkpoint with a winner, and the winner or NO_WINNER."""
-    failure = (1.0 - confidence) / policy.arms
-    search = compiled(make_search, policy.require_estimates(failure).limits)
-    params = policy.constants()
-    return np.array([search(params, run.released, failure) for run in runs])
+    failure = 1.0 - confidence
+    estimation = policy.require_estimates(failure / policy.arms)
+    search = compiled(make_search, winner_kernel(estimation))
+    params, joint = policy.constants(), estimation.joint or 1.0 / policy.arms
+    return np.array([search(params, run.released, joint, failure) for run in runs])
 
 
-def make_search(limits: Callable[..., tuple[float, float]]) -> Callable[..., tuple[int, int]]:
-    """Close the search for a run's first winner over a policy's interval limits."""
+def make_search(winner: Callable[..., int]) -> Callable[..., tuple[int, int]]:
+    """Close the search for a run's first winner over the kernel that names one."""
 
-    def search(params: Any, released: np.ndarray, failure: float) -> tuple[int, int]:
-        rounds, arms, _ = released.shape
-        low, high = np.zeros(arms), np.zeros(arms)
-        for c in range(rounds):
-            for arm in range(arms):
-                rewards, mean, noise = released[c, arm]
-                if c == 0 or rewards != released[c - 1, arm, 0] or mean != released[c - 1, arm, 1]:
-                    low[arm], high[arm] = limits(params, int(rewards), mean, noise, failure)
-            best = int(np.argmax(low))
-            alone = True
-            for arm in range(arms):
-                if arm != best and high[arm] >= low[best]:
-                    alone = False
-            if alone:
-                return c, best
+    def search(params: Any, released: np.ndarray, joint: float, failure: float) -> tuple[int, int]:
+        for c in range(released.shape[0]):
+            if c == 0 or not np.array_equal(released[c], released[c - 1]):
+                arm = winner(params, released[c], joint, failure)
+                if arm != NO_WINNER:
+                    return c, arm
         return 0, NO_WINNER
 
     return search

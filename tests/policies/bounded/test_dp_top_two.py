@@ -1,0 +1,105 @@
+"""dp-top-two: what it plays, when it names an arm, and that the answer stays."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.errors import ParameterError
+from balaclava.policies.bounded.dp_top_two import State
+from balaclava.theory.confidence_sequences import laplace_scale, pair_evidence
+
+MEANS = [0.3, 0.5, 0.8]
+
+
+def play(agent: bl.Agent, rounds: int, means: list[float] = MEANS, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        decision = agent.ask()
+        agent.tell(decision, float(rng.random() < means[decision.arm]))
+
+
+def state_of(agent: bl.Agent) -> State:
+    return agent._runner.state  # type: ignore[no-any-return]
+
+
+def test_it_names_the_arm_that_the_evidence_shows_and_plays_it():
+    policy = bl.policy("dp-top-two", arms=3, epsilon=1.0, confidence=0.99)
+    agent = policy.agent(seed=1)
+    while agent.winner(0.99) is None:
+        play(agent, 1, seed=agent.status().decisions)
+        state = state_of(agent)
+        lead = int(state.pools.lead[0])
+        pools = state.pools
+        arms = list(zip(pools.pooled, pools.rewards, pools.draws, strict=True))
+        if state.pools.arms_with_release[0] == 3:
+            for arm in {0, 1, 2} - {lead}:  # the evidence kept is the evidence of the releases
+                found = pair_evidence(arms[arm], arms[lead], laplace_scale(1.0), 1.0)
+                assert state.evidence[arm] == found
+        else:
+            assert state.named[0] == -1
+    assert agent.winner(0.99) == agent.winner() == 2
+    assert min(np.delete(state_of(agent).evidence, 2)) >= math.log(2 / 0.01)
+    made = agent.status().decisions
+    assert 90 <= made < 1_000
+    play(agent, 500)
+    assert [each.decisions for each in agent.estimates()][2] >= 500
+    play(agent, 2_000, means=[0.9, 0.9, 0.0])  # whatever comes later
+    assert agent.winner(0.99) == 2
+    assert agent.winner(1 - 1e-9) is None  # more than the policy was asked for
+
+
+def test_leader_and_rival_share_the_rounds():
+    agent = bl.policy("dp-top-two", arms=3, epsilon=1.0, confidence=0.9999).agent(seed=3)
+    play(agent, 3_000, means=[0.1, 0.58, 0.6])
+    decisions = [each.decisions for each in agent.estimates()]
+    assert decisions[0] < 300
+    assert abs(decisions[1] - decisions[2]) < 1_000
+
+
+@pytest.mark.statistical
+def test_answers_are_right_and_early():
+    """7 wrong of 200 at delta .01: once in 1,000 times. Medians are 15 % below the limits."""
+    for epsilon, most in ((1.0, 2_300), (0.1, 7_500)):
+        policy = bl.policy("dp-top-two", arms=5, epsilon=epsilon, confidence=0.99)
+        world = bl.environment("bernoulli", means=[0.75, 0.625, 0.5, 0.375, 0.25])
+        results = bl.simulate(
+            policy, world, horizon=20_000, repetitions=200, seed=1, checkpoints=200, winners=True
+        )
+        row = results.winners(0.99)[0]
+        assert row.right >= 0.97
+        assert row.wrong <= 0.03
+        assert row.median_round <= most
+
+
+def test_late_and_lost_rewards():
+    policy = bl.policy("dp-top-two", arms=3, epsilon=1.0)
+    world = bl.environment("bernoulli", means=MEANS)
+    for delay in (bl.Delay(mean=300, lost=0.3), bl.Delay(mean=500, law="fixed")):
+        results = bl.simulate(
+            policy, world, horizon=6_000, repetitions=10, seed=1, delay=delay, winners=True
+        )
+        assert results.winners()[0].right >= 0.9
+
+
+def test_a_save_keeps_the_answer():
+    agent = bl.policy("dp-top-two", arms=3, epsilon=1.0).agent(seed=1)
+    play(agent, 1_500)
+    assert agent.winner() == 2
+    assert bl.restore(agent.save()).winner() == 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"arms": 1}, "nothing to compare"),
+        ({"confidence": 0.5}, "confidence"),
+        ({"confidence": 1.0}, "confidence"),
+    ],
+)
+def test_settings_without_an_answer_are_refused(parameters, words):
+    with pytest.raises(ParameterError, match=words):
+        bl.policy("dp-top-two", **{"arms": 2, "epsilon": 1.0, **parameters})
