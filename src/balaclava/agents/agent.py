@@ -5,7 +5,7 @@ import threading
 from typing import Any, NoReturn
 
 from balaclava._core.declared import brief
-from balaclava.agents.decisions import Decision, DecisionBook
+from balaclava.agents.decisions import Decision, DecisionBook, OpenDecision
 from balaclava.agents.delivery import ArrivalDelivery, WindowDelivery
 from balaclava.agents.estimates import EstimateReader, Estimates
 from balaclava.agents.policy_runner import REPORT, REWARD, Observation, PolicyRunner
@@ -20,7 +20,14 @@ from balaclava.agents.settling import (
     require_missing,
 )
 from balaclava.agents.status import Status
-from balaclava.errors import ParameterError, PrivacyError, ProcessError, SavedStateError
+from balaclava.agents.stopping import StopAdvice, stop_advice
+from balaclava.errors import (
+    DecisionError,
+    ParameterError,
+    PrivacyError,
+    ProcessError,
+    SavedStateError,
+)
 from balaclava.policies.base import Policy, unregistered_part
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
@@ -130,6 +137,7 @@ class Agent:
 
         Raises:
             ContextError: If the context does not fit the policy.
+            DecisionError: If the agent is finished.
             ProcessError: If the process was forked after the agent was made; see `adopt`.
             SavedStateError: If another agent continued the last save to a file; see `save`.
         """
@@ -137,6 +145,11 @@ class Agent:
         self._require_own_process()
         with self._lock:
             self._claim_if_used()
+            if self._book.finished:
+                raise DecisionError(
+                    "the agent is finished and makes no further decisions; play the arm that it "
+                    "named, or make another agent"
+                )
             self._delivery.before_decision()
             arm, phase, chance = self._runner.choose(self._book.clock + 1, context)
             entry = self._book.enter(arm, phase)
@@ -214,6 +227,40 @@ class Agent:
             self._claim_if_used()
             self._delivery.cancel(decision)
             self._claim_if_used()
+
+    def finish(self, confidence: float = 0.95) -> Estimates:
+        """End the trial: release the rewards that no release holds yet, and give the answer.
+
+        Open decisions are given up; with `settle="window"` their windows end now, so wait for the
+        last ones first. Then each arm's unfinished batch is released as it is. No further decision
+        is made. To call it again changes nothing.
+
+        Privacy is that of the policy. A reward in an earlier release is in no open batch; each
+        open batch is released once, here, with the noise of every batch, and never again. The
+        time to finish must not depend on rewards that are not yet released.
+
+        Args:
+            confidence: The probability that all intervals hold, in (0, 1).
+
+        Returns:
+            The final estimates, with the winner if there is one.
+
+        Raises:
+            EstimateError: If the policy offers no estimates. The agent then continues.
+            ParameterError: If `confidence` is not in (0, 1).
+        """
+        self.estimates(confidence)
+        self._require_own_process()
+        with self._lock:
+            self._claim_if_used()
+            if not self._book.finished:
+                self._book.finished = True  # first: an interruption must not release twice
+                self._delivery.finish()
+                state, rng = self._runner.state, self._runner.rng
+                for arm, phase in self._policy.closing_decisions(state, rng):
+                    self._runner.forget(OpenDecision("", self._book.clock, arm, phase))
+            self._claim_if_used()
+        return self.estimates(confidence)
 
     def status(self) -> Status:
         """Counts of decisions, rewards and releases.
@@ -320,6 +367,36 @@ class Agent:
         """
         return self._reading(confidence).remaining()
 
+    def may_stop(
+        self,
+        confidence: float = 0.95,
+        *,
+        smallest_difference: float | None = None,
+        horizon: int | None = None,
+    ) -> StopAdvice:
+        """Say whether the trial may stop, from released values only.
+
+        It may stop if the best arm is known ("named"); if no arm is better than another one by
+        `smallest_difference` or more ("equivalent"); or if a winner is unlikely in what is left of
+        `horizon` ("futile", a forecast). Each of the first two claims is ever wrong with
+        probability at most 1 - confidence, however often you ask.
+
+        Args:
+            confidence: The probability that a claim holds in every round, in (0, 1).
+            smallest_difference: The smallest difference of means that matters, in the unit of the
+                rewards. None: none is too small.
+            horizon: The number of decisions that the trial can make. None: no limit.
+
+        Returns:
+            True if it may, with `reason` and `sentence`.
+
+        Raises:
+            EstimateError: If the policy offers no estimates.
+            ParameterError: If an argument is not allowed.
+        """
+        low, high = self._policy.accepts
+        return stop_advice(self._reading(confidence), high - low, smallest_difference, horizon)
+
     def _reading(self, confidence: Any) -> EstimateReader:
         with self._lock:
             self._claim_if_used()
@@ -401,6 +478,8 @@ class Agent:
         }
         if self._restores:
             content["restores"] = self._restores
+        if book.finished:
+            content["finished"] = True
         return content
 
     def _write_save(self, path: str | os.PathLike[str], saved: dict[str, Any]) -> None:

@@ -63,6 +63,7 @@ class DecisionBook:
         self.clock = 0
         self.open: dict[str, OpenDecision] = {}  # in the order of decisions
         self.closed: dict[str, str] = {}  # the last ones, and how they were closed
+        self.finished = False  # no further decision may be made
 
     def rename(self) -> None:
         """Continue under a new name."""

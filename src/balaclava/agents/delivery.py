@@ -58,10 +58,7 @@ class ArrivalDelivery:
         """Give up decisions after their timeout; warn if no rewards come."""
         book = self._book
         while (oldest := book.oldest) and book.clock - oldest.round >= longest_wait(self._rule):
-            book.close(oldest, decisions.WAS_GIVEN_UP)
-            self.given_up += 1
-            self._late[oldest.round] = None
-            self._forget(oldest)
+            self._give_up(oldest)
         while self._late and book.clock - next(iter(self._late)) >= LONGEST_LATE_WAIT:
             del self._late[next(iter(self._late))]
         self._silent += 1
@@ -102,6 +99,17 @@ class ArrivalDelivery:
         self._book.close(entry, decisions.WAS_CANCELLED)
         self.cancelled += 1
         self._silent = 0
+        self._forget(entry)
+
+    def finish(self) -> None:
+        """Give up all open decisions."""
+        while (oldest := self._book.oldest) is not None:
+            self._give_up(oldest)
+
+    def _give_up(self, entry: decisions.OpenDecision) -> None:
+        self._book.close(entry, decisions.WAS_GIVEN_UP)
+        self.given_up += 1
+        self._late[entry.round] = None
         self._forget(entry)
 
     def awaited(self) -> str:
@@ -176,8 +184,16 @@ class WindowDelivery:
 
     def before_decision(self) -> None:
         """Deliver the rewards of the windows that end now."""
+        self._end_windows(self._length)
+
+    def finish(self) -> None:
+        """End all windows, in the order of decisions."""
+        self._end_windows(0)
+
+    def _end_windows(self, age: int) -> None:
+        """End the windows of decisions that are `age` decisions old."""
         book = self._book
-        while (oldest := book.oldest) and book.clock - oldest.round >= self._length:
+        while (oldest := book.oldest) and book.clock - oldest.round >= age:
             book.close(oldest, None)
             self._learn(oldest, self._held.pop(oldest.id, None) or self._missing)
 
@@ -221,7 +237,8 @@ class WindowDelivery:
             if kind is not None or value is not None:
                 self._held[key] = self._checked(Observation(kind, value))
         rounds = [entry.round for entry in book.open.values()]
-        if rounds != list(range(max(1, book.clock - self._length), book.clock + 1)):
+        first = book.clock + 1 if book.finished else max(1, book.clock - self._length)
+        if rounds != list(range(first, book.clock + 1)):
             raise DamageError("an open window should have ended")
         if book.closed:
             raise DamageError("endings are remembered, which windows do not do")

@@ -85,6 +85,7 @@ def through_a_save(policy: Policy, state: Any, clock: int) -> PolicyRunner:
 
 def _restored(content: dict[str, Any]) -> Agent:
     restores = content.pop("restores", 0)  # only in saves of agents that were restored again
+    finished = content.pop("finished", False)  # only in saves of finished agents
     saving.exact_keys(content, *SAVED_PARTS)
     description = saving.exact_keys(content["policy"], "name", "parameters")
     policy = POLICIES.create(description["name"], description["parameters"])
@@ -105,6 +106,9 @@ def _restored(content: dict[str, Any]) -> Agent:
     if len(agent._decisions) != policy.arms or sum(agent._decisions) != clock:
         raise saving.DamageError("the decisions of the arms do not add up")
     _fill_book(agent._book, content, clock, policy.arms)
+    if not isinstance(finished, bool) or (finished and agent._book.open):
+        raise saving.DamageError("a finished agent has open decisions")
+    agent._book.finished = finished
     agent._delivery.load(content["reception"])
     saving.fill_state(policy, agent._runner.state, content["state"], clock)
     return agent

@@ -356,6 +356,23 @@ def end_epoch(state: Epochs, length: int) -> None:
     state.fully_asked[0] = blocks.block_is_over(state.blocks) and state.blocks_done[0] >= length
 
 
+def closing_turns(state: Epochs, rng: Any) -> Iterator[tuple[int, int]]:
+    """End the newest epoch: arms and phases of the turns that its block lacks, to be given up.
+
+    The caller has given up all open decisions, so the epoch then settles. The turns are not played.
+    """
+    if state.fully_asked[0] or state.last_arm[0] >= 0:
+        return
+    if blocks.block_is_over(state.blocks):
+        begin_block(state)
+    state.length[0] = 0
+    while not blocks.block_is_over(state.blocks):
+        arm = blocks.next_turn(state.blocks, rng)
+        if blocks.block_is_over(state.blocks):
+            end_of_block(state)
+        yield arm, state.phase[0]
+
+
 def epoch_driver(
     release: Callable[..., None], finish: Callable[..., None]
 ) -> tuple[Callable[..., None], Callable[..., None]]:

@@ -340,6 +340,22 @@ def assign_batch(state: Pools, arm: int) -> tuple[int, int]:
     return decision
 
 
+def closing_decisions(state: Pools) -> Iterator[tuple[int, int]]:
+    """End each arm's unfinished batch: arm and phase of one more decision, to be given up.
+
+    The caller has given up all open decisions, so the batch then settles. The decision is not made,
+    and does not count.
+    """
+    leave_batch(state)
+    state.held_out[0] = False
+    for arm in range(state.size.size):
+        if state.placed[arm] < state.size[arm]:
+            cut_short(state, arm)
+            yield assign_decision(state, arm)
+            state.placed[arm] -= 1
+            state.size[arm] -= 1
+
+
 @kernel(borrows=True)
 def find_row(state: Pools, arm: int, phase: int) -> int:
     """The row of a decision's batch; NO_ROW if the policy does not learn from it."""

@@ -19,6 +19,9 @@ class PolicyAttributes(Declared):
     lost_reward: ClassVar[str] = ""
     """Effect of a reward that never arrives, in words; "" if it has none."""
 
+    winner_reason: ClassVar[str] = ""
+    """Why the policy can be expected to name the best arm; "" if it cannot."""
+
     # Of a local policy, see policies/local_policies.py:
     report_level: ClassVar[Callable[..., float] | None] = None
     """Kernel `(params, state, arm, phase) -> level`: sent to the device with a decision."""

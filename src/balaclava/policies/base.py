@@ -62,6 +62,19 @@ class Estimation(NamedTuple):
     joint: float | None = None
 
 
+class WinnerOutlook(NamedTuple):
+    """Whether a policy can be expected to name the best arm, and why; true if it can."""
+
+    expected: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.expected
+
+    def __str__(self) -> str:
+        return f"{'yes' if self.expected else 'no'}: {self.reason}"
+
+
 class Kernels(NamedTuple):
     """The functions of a policy.
 
@@ -321,9 +334,33 @@ class Policy(PolicyAttributes):
             "kl-ucb or imed without privacy"
         )
 
+    @property
+    def names_winners(self) -> WinnerOutlook:
+        """Whether `agent.winner()` can be expected to name an arm, with the reason.
+
+        Example:
+            >>> import balaclava as bl
+            >>> bool(bl.policy("dp-top-two", arms=3, epsilon=1.0).names_winners)
+            True
+            >>> print(bl.policy("dp-imed", arms=3, epsilon=1.0).names_winners)
+            no: it plays poor arms only as often as low regret allows, too seldom to compare them
+        """
+        if self.estimation is None:
+            return WinnerOutlook(False, "it offers no estimates")
+        if self.winner_reason:
+            return WinnerOutlook(True, self.winner_reason)
+        return WinnerOutlook(
+            False,
+            "it plays poor arms only as often as low regret allows, too seldom to compare them",
+        )
+
     def named_arm(self, state: Any, confidence: float) -> int | None:
         """The arm that the policy itself has named as the best at this confidence; None if none."""
         return None
+
+    def closing_decisions(self, state: Any, rng: Any) -> Iterator[tuple[int, int]]:
+        """Arms and phases of decisions to be given up so that unfinished batches settle."""
+        yield from ()
 
     def in_units(self, value: float) -> float:
         """Convert a mean from the policy's own unit to that of the rewards."""

@@ -5,8 +5,9 @@ from typing import Annotated, Any, ClassVar
 
 from balaclava._core.declared import Range
 from balaclava._core.states import range_faults
-from balaclava.frames.pools import Pools, fill_order
-from balaclava.policies.base import ArmRelease, Policy
+from balaclava.frames.epochs import Epochs, closing_turns
+from balaclava.frames.pools import Pools, closing_decisions, fill_order
+from balaclava.policies.base import ArmRelease, Policy, WinnerOutlook
 
 Holdout = Annotated[float, Range(0, 1, "share of decisions drawn evenly and never learned from")]
 Explore = Annotated[float, Range(0, 1, "share of decisions whose arm is drawn evenly")]
@@ -67,6 +68,18 @@ class PooledPolicy(HoldoutPolicy):
     @property
     def draws_evenly(self) -> bool:
         return self.explore > 0.0 or self.holdout > 0.0
+
+    @property
+    def names_winners(self) -> WinnerOutlook:
+        if self.estimation is not None and self.explore > 0.0 and not self.winner_reason:
+            return WinnerOutlook(True, "explore gives every arm a share")
+        return super().names_winners
+
+    def closing_decisions(self, state: Any, rng: Any) -> Iterator[tuple[int, int]]:
+        pools = self.pools_of(state)
+        if isinstance(pools, Epochs):
+            return closing_turns(pools, rng)
+        return closing_decisions(pools)
 
     def faults(self, state: Any, decisions: int) -> Iterator[str]:
         """Sums of rewards in [0, 1] must be at least 0 and at most the number of decisions."""

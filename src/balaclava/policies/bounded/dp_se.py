@@ -126,6 +126,7 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
     name = "dp-se"
     reference = "Sajed, Sheffet 2019"
     kernels = Kernels(begin, choose, learn, forget)
+    winner_reason = "it plays all remaining arms equally often"
     estimation = FROM_POOLS
     epsilon: Epsilon
     horizon: Horizon | None = None

@@ -221,6 +221,7 @@ class DPTopTwo(GrowingBatchPolicy):
     kernels = Kernels(begin, choose, learn, forget)
     estimation = FROM_POOLS._replace(read=read_mean, joint=1.0)
     may_lock = False
+    winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
     pools = "pools"
     confidence: AnswerConfidence = 0.95
     examples = ({}, {"first_batch": 4, "confidence": 0.8})

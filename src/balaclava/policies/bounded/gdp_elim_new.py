@@ -123,6 +123,7 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
     name = "gdp-elim-new"
     reference = "Wang, Zhu 2024"
     kernels = Kernels(begin, choose, learn, forget)
+    winner_reason = "it plays all remaining arms equally often"
     estimation = FROM_POOLS
     epsilon: EpsilonOrZero
     delta: Delta = 0.0

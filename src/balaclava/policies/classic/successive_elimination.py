@@ -136,6 +136,7 @@ class SuccessiveElimination(BoundedPolicy):
     reference = "Even-Dar, Mannor, Mansour 2006"
     examples = ({"horizon": 600}, {"failure_probability": 0.05})
     kernels = Kernels(begin, choose, learn)
+    winner_reason = "it plays all remaining arms equally often"
     estimation = FROM_TALLY
     horizon: Horizon | None = None
     failure_probability: FailureProbability | None = None

@@ -76,6 +76,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
     """
 
     pools = "epochs"
+    winner_reason = "it plays all remaining arms equally often"
     estimation = Estimation(read_mean, limits_within_radius)
     epoch_length: ClassVar[Callable[..., int]]
     truncation_level: ClassVar[Callable[..., float]]

@@ -1,0 +1,84 @@
+"""When a trial may stop: the best arm is known, no difference matters, or no answer is in reach."""
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+from balaclava._core.declared import Range, check
+from balaclava.agents.estimates import EstimateReader, Estimates
+from balaclava.errors import ParameterError
+
+StopReason = Literal["named", "equivalent", "futile"]
+Participants = Annotated[int, Range(1, meaning="decisions that the trial can make")]
+Difference = Annotated[float, Range(0, meaning="smallest difference that matters", open_low=True)]
+
+
+class StopAdvice(NamedTuple):
+    """Whether the trial may stop, and why; true if it may."""
+
+    reason: StopReason | None
+    sentence: str
+
+    def __bool__(self) -> bool:
+        return self.reason is not None
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def stop_advice(
+    reading: EstimateReader, width: float, smallest_difference: Any, horizon: Any
+) -> StopAdvice:
+    """Say whether the trial may stop; `width` is that of the rewards' range."""
+    if smallest_difference is not None:
+        smallest_difference = check("smallest_difference", smallest_difference, Difference)
+        if smallest_difference >= width:
+            raise ParameterError(
+                f"smallest_difference = {smallest_difference:g} is not below the width of the "
+                f"rewards' range, {width:g}: no two means differ by so much; give a smaller one"
+            )
+    if horizon is not None:
+        horizon = check("horizon", horizon, Participants)
+    estimates = reading.estimates()
+    sure = f"at {estimates.confidence:.6g} confidence"
+    if estimates.winner is not None:
+        label = estimates[estimates.winner].label
+        return StopAdvice("named", f"Stop: {label} is the best arm, {sure}.")
+    if smallest_difference is not None:
+        best, most = largest_loss(estimates)
+        if most < smallest_difference:
+            return StopAdvice(
+                "equivalent",
+                f"Stop: no arm is better than {estimates[best].label} by {smallest_difference:g} "
+                f"or more, {sure}.",
+            )
+    if horizon is None:
+        return StopAdvice(None, "Continue: the best arm is not yet known.")
+    return _futility(reading, estimates, horizon)
+
+
+def largest_loss(estimates: Estimates) -> tuple[int, float]:
+    """The arm that can be worse than the best by the least, and by how much at most."""
+    highs = sorted((entry.interval[1] for entry in estimates), reverse=True)
+    losses = [
+        (highs[1] if entry.interval[1] == highs[0] else highs[0]) - entry.interval[0]
+        for entry in estimates
+    ]
+    best = min(range(len(losses)), key=losses.__getitem__)
+    return best, losses[best]
+
+
+def _futility(reading: EstimateReader, estimates: Estimates, horizon: int) -> StopAdvice:
+    """Compare the forecast with the decisions that are left."""
+    left = horizon - sum(entry.decisions for entry in estimates)
+    if left <= 0:
+        return StopAdvice("futile", f"Stop: all {horizon:,} decisions are made; no arm is named.")
+    if not all(entry.rewards for entry in estimates):
+        return StopAdvice(None, "Continue: not every arm has a release yet.")
+    more = reading.remaining()
+    if more is None or more > left:
+        needed = "would never decide it" if more is None else f"takes about {more:,} more decisions"
+        return StopAdvice(
+            "futile",
+            f"Stop, or extend the trial: at the means and shares so far it {needed}, and "
+            f"{left:,} are left.",
+        )
+    return StopAdvice(None, f"Continue: about {more:,} more decisions may decide it.")

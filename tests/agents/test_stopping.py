@@ -1,0 +1,84 @@
+"""`agent.may_stop`: named, equivalent, futile, or continue."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+from balaclava.agents.estimates import Estimates, MeanEstimate
+from balaclava.agents.stopping import largest_loss
+from balaclava.errors import EstimateError, ParameterError
+
+
+def played(means: list[float], rounds: int, name: str = "dp-top-two") -> bl.Agent:
+    agent, rng = bl.policy(name, arms=len(means), epsilon=1.0).agent(seed=1), np.random.default_rng(1)
+    for _ in range(rounds):
+        decision = agent.ask()
+        agent.tell(decision, float(rng.random() < means[decision.arm]))
+    return agent
+
+
+def test_named():
+    agent = played([0.2, 0.8], 500)
+    advice = agent.may_stop()
+    assert advice
+    assert advice.reason == "named"
+    assert str(advice) == "Stop: 1 is the best arm, at 0.95 confidence."
+
+
+def test_equal_arms_stop_for_equivalence_after_a_number_of_rounds():
+    """Two equal arms: at a smallest difference of 0.1 within 4,000 rounds, at 0.2 within 1,200."""
+    for difference, rounds in ((0.1, 6_000), (0.2, 1_600)):
+        agent = played([0.5, 0.5], rounds)
+        advice = agent.may_stop(smallest_difference=difference)
+        assert advice.reason == "equivalent"
+        assert f"by {difference:g} or more" in advice.sentence
+    assert not played([0.5, 0.5], 300).may_stop(smallest_difference=0.02)
+
+
+def test_futile():
+    agent = played([0.50, 0.51], 1_000)
+    assert not agent.may_stop()
+    assert not agent.may_stop(horizon=10**9)
+    advice = agent.may_stop(horizon=2_000)
+    assert advice.reason == "futile"
+    assert "1,000 are left" in advice.sentence
+    assert agent.may_stop(horizon=1_000).sentence.startswith("Stop: all 1,000")
+    assert not played([0.5, 0.51], 10).may_stop(horizon=20)  # nothing is released yet
+
+
+def test_the_largest_loss_is_that_of_the_safest_arm():
+    intervals = [(0.4, 0.6), (0.5, 0.55), (0.1, 0.9)]
+    entries = [MeanEstimate(i, str(i), 9, 9, 0.5, each) for i, each in enumerate(intervals)]
+    best, most = largest_loss(Estimates(entries, 0.95, None))
+    assert best == 1
+    assert most == pytest.approx(0.4)
+    best, most = largest_loss(Estimates(entries[:2], 0.95, None))
+    assert best == 1
+    assert most == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"smallest_difference": 0.0}, "smallest_difference"),
+        ({"smallest_difference": 1.0}, "width"),
+        ({"horizon": 0}, "horizon"),
+        ({"confidence": 1.0}, "confidence"),
+    ],
+)
+def test_bad_input(options, words):
+    with pytest.raises(ParameterError, match=words):
+        played([0.5, 0.5], 3).may_stop(**options)
+
+
+def test_policies_without_estimates():
+    agent = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=1e-3, horizon=100).agent(seed=1)
+    with pytest.raises(EstimateError):
+        agent.may_stop()
+    assert not agent.policy.names_winners
+    for name in ("dp-se", "successive-elimination"):
+        private = {"epsilon": 1.0} if name == "dp-se" else {}
+        assert bl.policy(name, arms=2, horizon=100, **private).names_winners
+    assert bl.policy("dp-imed", arms=2, epsilon=1.0, explore=0.1).names_winners
