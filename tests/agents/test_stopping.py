@@ -12,7 +12,8 @@ from balaclava.errors import EstimateError, ParameterError
 
 
 def played(means: list[float], rounds: int, name: str = "dp-top-two") -> bl.Agent:
-    agent, rng = bl.policy(name, arms=len(means), epsilon=1.0).agent(seed=1), np.random.default_rng(1)
+    agent = bl.policy(name, arms=len(means), epsilon=1.0).agent(seed=1)
+    rng = np.random.default_rng(1)
     for _ in range(rounds):
         decision = agent.ask()
         agent.tell(decision, float(rng.random() < means[decision.arm]))
