@@ -6,10 +6,8 @@ from pathlib import Path
 from balaclava._core.number_format import significant
 from balaclava.advice.choose.recommend import policy_code
 from balaclava.advice.choose.scale_search import RADIUS_SCALE
-from balaclava.advice.log.arm_estimates import is_binary
 from balaclava.advice.log.feature_gain import FeatureGain
 from balaclava.advice.log.off_policy import OFF_POLICY_METHODS
-from balaclava.advice.log.worlds import WORLD_LAWS
 from balaclava.advice.trial.compare import Comparison
 from balaclava.advice.trial.feature_trial import FeatureTrial, feature_advice
 from balaclava.advice.trial.standings import AT_RANDOM, Standing
@@ -85,7 +83,7 @@ def arm_table(comparison: Comparison) -> list[tuple[str, ...]]:
 
 def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
     """The policies, best first, as strings; the header first."""
-    header = ("policy", "privacy", "regret", "± (95 %)", "5 % to 95 %", "of random", "fits")
+    header = ("policy", "privacy", "regret", "± (95 %)", "5 % to 95 %", "of random (95 %)", "fits")
     rows = []
     for row in comparison.standings:
         fits = "-"
@@ -98,7 +96,9 @@ def standing_table(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def _standing_cells(row: Standing) -> tuple[str, ...]:
-    share = f"{row.share:.0%} ± {row.share_plus_minus:.0%}" if row.share == row.share else "-"
+    share = "-"
+    if row.share == row.share:
+        share = f"{row.share:.0%} ({row.share_low:.0%} to {row.share_high:.0%})"
     return row.label, row.guarantee, significant(row.mean), significant(row.plus_minus), share
 
 
@@ -119,7 +119,7 @@ def value_table(gain: FeatureGain) -> list[tuple[str, ...]]:
 
 def feature_table(trial: FeatureTrial) -> list[tuple[str, ...]]:
     """Policies with features and without, best first, as strings; the header first."""
-    header = ("policy", "privacy", "regret", "± (95 %)", "of random")
+    header = ("policy", "privacy", "regret", "± (95 %)", "of random (95 %)")
     return [header, *map(_standing_cells, trial.standings)]
 
 
@@ -176,12 +176,14 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def how_played(comparison: Comparison) -> str:
-    binary = is_binary(comparison.results.environment.constants().rewards)
     count = len(next(iter(comparison.results.runs.values())))
     feedback = str(comparison.results.feedback)
     late = f", with delayed rewards ({feedback})," if feedback else ""
     return (
         f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that agree with "
-        f"the log: {WORLD_LAWS[binary]}. Regret is the loss, in rewards, against always playing "
-        "the best arm of the drawn world; 5 % to 95 % is its range over worlds."
+        f"the log. In {comparison.equal:.0%} of them all arms are equal, the p-value of that "
+        "hypothesis. Regret is the loss, in rewards, against always playing the best arm of the "
+        "world; 5 % to 95 % is its range over worlds. The share of the regret of playing at random "
+        "is an average over worlds, 100 % where all arms are equal, with a 95 % interval for the "
+        "world behind the log."
     )

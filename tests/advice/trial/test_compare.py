@@ -75,3 +75,36 @@ def test_the_horizon_is_that_of_the_log(tmp_path: Path) -> None:
         *("ε=2 per trajectory", "ε=2 per decision", "ε=2 per report")
     }
     assert isinstance(done.results.policies["imed"], bl.Policy)
+
+
+def clicks(path: Path, means: list[float], rows: int, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    arms = {f"arm{i}": (rng.random(rows) < mean).astype(int) for i, mean in enumerate(means)}
+    return summarise_log(write_log(path, arms), arm="page", reward="paid")
+
+
+@pytest.mark.statistical
+def test_equal_arms_are_not_said_to_differ(tmp_path: Path) -> None:
+    """Eight logs of three equal arms: no policy fits any, and a share of 1 is in the interval.
+
+    By chance a log of equal arms excludes a tie in at most one of 40.
+    """
+    path = tmp_path / "log.csv"
+    for seed in range(8):
+        done = compare(clicks(path, [0.03] * 3, 2_000, seed), repetitions=10, horizon=2_000)
+        assert done.fitting == {}, seed
+        rows = {row.label: row for row in done.standings}
+        assert rows["dp-imed"].share_low < 1 <= rows["dp-imed"].share_high
+        if done.equal > 0.05:
+            assert done.findings()[0].startswith("This log does not show that any arm is better")
+            assert f"with probability {done.equal:.2g}." in done.findings()[0]
+
+
+def test_arms_that_differ_clearly_have_policies_that_fit(tmp_path: Path) -> None:
+    log = clicks(tmp_path / "log.csv", [0.1, 0.2, 0.4], 2_000, 1)
+    done = compare(log, repetitions=10, horizon=2_000)
+    assert done.best == "dp-imed"
+    assert done.findings() == []
+    assert done.equal < 1e-9
+    share = next(row for row in done.standings if row.label == "dp-imed")
+    assert 0 < share.share_low < share.share < share.share_high < 0.5

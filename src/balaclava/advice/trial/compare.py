@@ -1,7 +1,8 @@
 """From the summary of a log to a ranking of the policies that fit it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 from balaclava._core.declared import Delta, Epsilon, Range, check
@@ -11,12 +12,13 @@ from balaclava.advice.choose.scale_search import RADIUS_SCALE, regret_cost, with
 from balaclava.advice.log.feature_gain import FeatureGain, estimate_feature_gain
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.advice.log.participants import Participants
-from balaclava.advice.log.worlds import draw_worlds, log_environment
 from balaclava.advice.trial.feature_trial import FeatureTrial, feature_advice, play_with_features
 from balaclava.advice.trial.log_trial import LogTrial
 from balaclava.advice.trial.standings import AT_RANDOM, Standing, mean_ratio, rank_policies
+from balaclava.advice.trial.worlds import LogWorlds, log_environment
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
+from balaclava.simulation.analysis.statistics import CONFIDENCE
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results
@@ -33,6 +35,7 @@ _TUNING_SCALES = tuple(2.0**-k for k in range(8))
 _TUNING_WORLDS = (4, 8)  # fewest and most worlds to choose a scale on
 _TUNING_ROUNDS = 200_000  # rounds per policy and scale, divided among the worlds: seconds in all
 _TUNING_STREAM = 2  # of worlds, apart from stream 1 that policies are ranked on
+PLAUSIBLE_WORLDS = 1_000  # drawn for the interval of a share; nothing is played in them
 _MAX_NAMED_ARMS = 12  # arms named in a line of code; more make it unreadable
 # Fewest and most rounds by default. With 30 repetitions the most take seconds on two cores.
 _DEFAULT_ROUNDS = (1_000, 50_000)
@@ -63,6 +66,9 @@ class Comparison:
     candidates: dict[str, Candidate]
     results: Results
     standings: tuple[Standing, ...]
+    equal: (
+        float  # p-value of the test that all arms are equal, and share of worlds in which they are
+    )
     prices: tuple[Price, ...]
     participants: Participants | None
     feature_gain: FeatureGain | None = None  # if the log has features
@@ -99,13 +105,21 @@ class Comparison:
         return type(policy).create({**policy.parameters, "arms": self.log.labels})
 
     def findings(self) -> list[str]:
-        """A warning if no policy fits, in a sentence."""
+        """That all arms may be equal, and a warning if no policy fits, in sentences."""
+        sentences = []
+        if self.equal > 1 - CONFIDENCE and not self.log.best_arm_test.conclusive:
+            sentences = [
+                "This log does not show that any arm is better: if all were equal, differences as "
+                f"large as these would come by chance with probability {self.equal:.2g}. Among "
+                "equal arms no policy gains anything over playing at random."
+            ]
         if self.fitting:
-            return []
+            return sentences
         return [
+            *sentences,
             "No private policy clearly beats playing at random here: at this epsilon and horizon "
             "there is too little to learn, or the log is too uncertain. A longer run (--horizon), "
-            "a larger epsilon or more rows may change that."
+            "a larger epsilon or more rows may change that.",
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,6 +141,7 @@ class Comparison:
                 "findings": log.findings(),
             },
             "people": None if people is None else people._asdict() | {"caps": caps},
+            "equal": self.equal,
             "horizon": self.results.horizon,
             "seed": self.results.seed,
             "policies": [
@@ -192,28 +207,32 @@ def compare(
     low, high = _DEFAULT_ROUNDS
     rounds = min(max(log.rows, low), high) if horizon is None else horizon
     candidates, baselines = _candidates(log, epsilon, rounds)
+    worlds = LogWorlds(log)
     trial = LogTrial(
-        lambda number: draw_worlds(log, number),
+        worlds.draw,
         log_environment(log),
         rounds,
         seed,
         Feedback.create(delay, patience),
         workers,
     )
-    candidates, baselines = _tune_scales(trial, candidates, baselines)
+    # A scale matters only if arms differ.
+    tuning = replace(trial, worlds=partial(worlds.draw, ties=False))
+    candidates, baselines = _tune_scales(tuning, candidates, baselines)
     policies = {
         AT_RANDOM: make_policy("random", arms=len(log.labels)),
         **baselines,
         **{label: candidate.policy for label, candidate in candidates.items()},
     }
     results, random_regret = trial.play(policies, repetitions, progress)
-    standings = rank_policies(results, random_regret)
+    standings = rank_policies(results, random_regret, rounds * worlds.gaps(PLAUSIBLE_WORLDS, seed))
     gain = estimate_feature_gain(log, seed)
     return Comparison(
         log,
         candidates,
         results,
         standings,
+        worlds.equal,
         tuple(_prices(results, candidates, standings)),
         log.per_participant(next(iter(candidates.values())).policy.guarantee),
         gain,

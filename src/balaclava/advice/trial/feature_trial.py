@@ -10,9 +10,9 @@ from balaclava.advice.log.feature_columns import FeatureScaling
 from balaclava.advice.log.feature_gain import FeatureGain
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.advice.log.off_policy import IntervalEstimate, coefficient_posterior
-from balaclava.advice.log.worlds import draw_linear_worlds
 from balaclava.advice.trial.log_trial import LogTrial
 from balaclava.advice.trial.standings import AT_RANDOM, Standing, rank_policies
+from balaclava.advice.trial.worlds import draw_linear_worlds
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.simulation.analysis.statistics import plus_minus

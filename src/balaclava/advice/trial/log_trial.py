@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from balaclava.advice.log.worlds import DrawnWorld
+from balaclava.advice.trial.worlds import DrawnWorld
 from balaclava.environments.base import Environment
 from balaclava.policies.base import Policy
 from balaclava.simulation import engine
