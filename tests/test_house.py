@@ -91,11 +91,12 @@ def test_variables_are_nouns(folder: str) -> None:
 
 
 def test_words_are_the_trades_own() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *SOURCES]
-    texts = {path: " ".join(path.read_text(encoding="utf-8").split()) for path in pages}
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.md")]
+    pages = [*texts, *SOURCES]
+    words = {path: " ".join(path.read_text(encoding="utf-8").split()) for path in pages}
     places = {
         path.relative_to(ROOT).as_posix(): found[0]
-        for path, text in texts.items()
+        for path, text in words.items()
         if (found := UNCLEAR.search(text))
     }
     assert places == {}

@@ -1,8 +1,9 @@
-"""HTML pages from Jinja2 templates in the `templates` folder of a package."""
+"""Pages and texts from Jinja2 templates in the `templates` folder of a package."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from balaclava._core.extras import require_extra
@@ -12,21 +13,31 @@ if TYPE_CHECKING:
 
 
 @functools.cache
-def _environment(package: str) -> Environment:
-    """The templates of a package. Every value is escaped, and a missing one is an error."""
-    require_extra("jinja2", "an HTML page")
+def _environment(package: str, html: bool = True) -> Environment:
+    """The templates of a package. In HTML values are escaped; a missing one is an error."""
+    require_extra("jinja2", "an HTML page" if html else "the text of a figure")
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(package),
-        autoescape=True,
+        autoescape=html,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters |= {"points": _points, "formatted": format}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment
+
+
+def _points(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def render_text(package: str, template: str, **values: Any) -> str:
+    """A plain text; `{{ lines | points }}` writes a list, `{{ number | formatted(".2f") }}`."""
+    return _environment(package, html=False).get_template(template).render(values)
 
 
 def render_template(package: str, template: str, **values: Any) -> str:

@@ -119,13 +119,6 @@ def scale_question(
     return ScaleQuestion(make_policy(name, **parameters), worlds, size)
 
 
-_INTERVAL_BANDS = (
-    "Bands are 95 % intervals for the mean. The paper's are a quarter of a standard deviation of "
-    "its 90 runs, 1.2 times as wide at as many runs. They show how much runs differ, not how "
-    "certain a mean is."
-)
-
-
 # Figures 1, 3 and 4: central privacy.
 
 
@@ -214,55 +207,34 @@ def _claims(results: Mapping[str, Results], ending: str) -> list[str]:
 def _central(run: figure_run.FigureRun, number: int) -> figure_run.FigureText:
     settings = play_central(run, number)
     results, horizon = run.results, run_size(run, "proved").horizon
-    firsts = []
-    for letter, setting in settings.items():
-        ucb: Any = results[letter].policies["dpr-ucb"]
-        se: Any = results[letter].policies["dpr-se"]
-        firsts.append(
-            f"({letter}) {setting}: dpr-se cannot drop an arm before round "
-            f"{se.arms * se.first_epoch:,}; dpr-ucb's bonus is still "
-            f"{_bonus(ucb, horizon):.3g} when all arms share {horizon:,} pulls, and the largest "
-            f"gap is {setting.world.gaps.max():.3g}."
-        )
     size, paper = run_size(run, "calibrated"), TAO_2022.sizes["proved"]["paper"]
-    return figure_run.FigureText(
-        f"{run.name}: regret on S{number}, DPR-UCB against DPR-SE, central privacy",
-        {
-            figure_run.SHOWS: [
-                "DPR-SE is always below DPR-UCB. Regret grows as ε falls from 1 to 0.5, and falls "
-                "as v grows from 0.5 to 0.9."
-            ],
-            f"{figure_run.SEES}, with the constants of the proofs": [
-                *_rankings(results, settings, ""),
-                *_claims(results, ""),
-                *firsts,
-            ],
-            f"{figure_run.SEES}, with calibrated radii": [
-                *_rankings(results, settings, "-calibrated"),
-                *_claims(results, "-calibrated"),
-                *_misled(results, settings),
-            ],
-            figure_run.WHY: [
-                _INTERVAL_BANDS,
-                "The paper does not state its horizon. With its constants we take "
-                f"{paper.horizon:,} rounds: the shortest power of ten at which DPR-SE drops an arm "
-                "for v=0.9. For v=0.5 it would take hundreds of millions. Until then DPR-SE plays "
-                "all arms in turn, and DPR-UCB nearly so. A figure with DPR-SE well below DPR-UCB "
-                "for v=0.5 at an ordinary horizon cannot come from the printed constants.",
-                f"{_repetitions(run, 'proved')} With calibrated radii: {size}.",
-                describe_calibration(
-                    CALIBRATION_WORLDS,
-                    figure_run.RunSize(size.horizon, FINALIST_RUNS[run.scale]),
-                    SLOW_POLICY_RUNS,
-                ),
-                *_scale_lines(results, settings),
-                "dpr-adaptive-ucb needs neither u nor v and has no scale to find. robust-ucb is "
-                "not private: it is the baseline.",
-                "All private policies here protect the whole trajectory; ε is next to each curve. "
-                "DPR-UCB's tree shares ε among floor(log2 T) + 1 levels; the paper's log T levels "
-                "would not keep ε.",
-            ],
-        },
+
+    def first_drop(letter: str) -> int:
+        policy: Any = results[letter].policies["dpr-se"]
+        return policy.arms * policy.first_epoch
+
+    return run.text(
+        "tao2022-central",
+        number=number,
+        settings=settings,
+        horizon=horizon,
+        proved=[*_rankings(results, settings, ""), *_claims(results, "")],
+        first_drop=first_drop,
+        bonus=lambda letter: _bonus(results[letter].policies["dpr-ucb"], horizon),
+        calibrated=[
+            *_rankings(results, settings, "-calibrated"),
+            *_claims(results, "-calibrated"),
+            *_misled(results, settings),
+        ],
+        paper_horizon=paper.horizon,
+        repetitions=_repetitions(run, "proved"),
+        size=size,
+        calibration=describe_calibration(
+            CALIBRATION_WORLDS,
+            figure_run.RunSize(size.horizon, FINALIST_RUNS[run.scale]),
+            SLOW_POLICY_RUNS,
+        ),
+        scales=_scale_lines(results, settings),
     )
 
 
@@ -356,52 +328,27 @@ def play_local(run: figure_run.FigureRun) -> dict[str, TaoSetting]:
 def figure_2(run: figure_run.FigureRun) -> figure_run.FigureText:
     settings = play_local(run)
     results, size = run.results, run_size(run, "local")
-    firsts = []
-    for letter, setting in settings.items():
+
+    def first_epochs(letter: str) -> str:
         policies: dict[str, Any] = results[letter].policies
-        rounds = [
-            f"{policies[label].arms * policies[label].first_epoch:.2g} at ε={epsilon:g}"
-            for epsilon in LOCAL_EPSILONS
-            for label in [_epsilon_label("ldpr-se", epsilon)]
-        ]
-        firsts.append(
-            f"({letter}) v={setting.v:g}: with the constants of the proof the first epoch of "
-            f"ldpr-se ends after {', '.join(rounds)} rounds; until then all arms are played in "
-            f"turn, and so they are in all {size.horizon:,} rounds here."
-        )
-    return figure_run.FigureText(
-        "tao2022-fig2: regret of LDPR-SE on S3, local privacy",
-        {
-            figure_run.SHOWS: [
-                "Regret falls as ε (5, 10, 20) or v (0.5, 0.9) grows. It is larger than under "
-                "central privacy."
-            ],
-            f"{figure_run.SEES}, with the constants of the proofs": [
-                *(f"({letter}) {ranking(results[letter])}" for letter in settings),
-                *firsts,
-            ],
-            f"{figure_run.SEES}, with calibrated radii": [
-                *(f"({letter}) {ranking(results[f'{letter}-calibrated'])}" for letter in settings),
-                *_local_claims(results),
-                *_misled(results, settings),
-            ],
-            figure_run.WHY: [
-                _INTERVAL_BANDS,
-                "The paper does not state its horizon, and the epochs above are too long for any "
-                f"practical one. Ours is {size.horizon:,}. If the calibrated scale of ldpr-se is "
-                "the largest one tried, its first epoch does not end and it learns nothing: every "
-                "smaller scale dropped the best arm too often.",
-                _repetitions(run, "local"),
-                describe_calibration(
-                    CALIBRATION_WORLDS, figure_run.RunSize(size.horizon, FINALIST_RUNS[run.scale])
-                ),
-                *_scale_lines(results, settings),
-                "The theory covers ε up to 1. For these ε an epoch has at least ε^2 log(...) pulls "
-                "of an arm, not log(...) as printed.",
-                "ldpr-se and ldpr-batch-ucb protect each report before it leaves its owner. dpr-se "
-                "protects the trajectory from everyone but the operator, who holds the rewards.",
-            ],
-        },
+        first = {e: policies[_epsilon_label("ldpr-se", e)] for e in LOCAL_EPSILONS}
+        return ", ".join(f"{p.arms * p.first_epoch:.2g} at ε={e:g}" for e, p in first.items())
+
+    return run.text(
+        settings=settings,
+        size=size,
+        proved=[f"({letter}) {ranking(results[letter])}" for letter in settings],
+        first_epochs=first_epochs,
+        calibrated=[
+            *(f"({letter}) {ranking(results[f'{letter}-calibrated'])}" for letter in settings),
+            *_local_claims(results),
+            *_misled(results, settings),
+        ],
+        repetitions=_repetitions(run, "local"),
+        calibration=describe_calibration(
+            CALIBRATION_WORLDS, figure_run.RunSize(size.horizon, FINALIST_RUNS[run.scale])
+        ),
+        scales=_scale_lines(results, settings),
     )
 
 
@@ -515,51 +462,19 @@ def local_rate(run: figure_run.FigureRun) -> figure_run.FigureText:
         for v in (1.0, 0.75, 0.5)
     }
     _draw_rates(run, studies, curves, bounds, gaps, needed)
-    runs = run_size(run, "rate").repetitions * len(curve.values)
-    statements = [
-        f"Slope of log regret against log gap at v={RATE_V:g}, printed: "
-        f"{-printed_exponent(RATE_V):.2f}; corrected: {-corrected_exponent(RATE_V):.2f}.",
-        f"(a) {label}, {curve.guarantee}: fitted slope {curve.slope():.2f}. Runs that played the "
-        f"worse arm more: {curve.misled.sum()} of {runs}.",
-        *(
-            f"(b) {what}: fitted slope {fit_log_slope(BOUND_GAPS, values):.2f}."
-            for what, values in bounds.items()
-        ),
-        *(
-            f"(c) v={v:g}: the constant that the printed bound needs grows from "
-            f"{constants[-1]:.2g} at gap {gaps[-1]:g} to {constants[0]:.2g} at gap {gaps[0]:g}."
-            for v, constants in needed.items()
-        ),
-    ]
-    epoch = rate_policy("ldpr-se", run_size(run, "rate").horizon, 1.0).first_epoch
-    return figure_run.FigureText(
-        "tao2022-local-rate: the rate of the local bound, as printed and corrected",
-        {
-            figure_run.SHOWS: [
-                "Theorem 7: the regret of LDPR-SE is O(u^(2/v) log T / ε^2 times the sum of "
-                "gap^(-1/v)), and the paper says that Theorem 11 matches. This figure is ours: the "
-                "paper has none on it.",
-            ],
-            figure_run.SEES: statements,
-            figure_run.WHY: [
-                "Epoch tau of LDPR-SE has 2^(2 tau (1+v)/v) pulls, up to constants, and drops the "
-                "arms whose gap is 2^-tau or more. So an arm costs gap^(-2(1+v)/v) pulls, and "
-                "regret gap^(-(2+v)/v). The proof prints gap^(-1/v) because it takes the first "
-                "epoch with gap >= 4^-tau.",
-                "The algorithm is not at fault: (c) divides a lower bound for every locally "
-                "private policy by the printed upper bound. As the gap goes to 0 and the horizon "
-                "to infinity, the quotient grows as gap^(-(1+v)/v), so no constant in O(.) is "
-                "large enough. The lower bound covers policies with a regret of at most T^(3/4). "
-                "Any policy with the printed bound would be among them; so none has it.",
-                "The curve of ldpr-se is a staircase, since epochs grow by 4^((1+v)/v); the gaps "
-                "span two steps. We chose its radius_scale and ε so that it finds the smallest gap "
-                "in time: with the paper's constants and ε=1 the first epoch alone has "
-                f"{epoch:,} pulls of each arm. Neither changes the exponent.",
-                f"(b) and (c): ε=1, {RATE_HORIZON:.0e} rounds, so that the lower bound is not "
-                "trivial at small gaps.",
-                "All policies here protect each report.",
-            ],
-        },
+    size = run_size(run, "rate")
+    return run.text(
+        v=RATE_V,
+        printed=printed_exponent(RATE_V),
+        corrected=corrected_exponent(RATE_V),
+        label=label,
+        curve=curve,
+        runs=size.repetitions * len(curve.values),
+        bound_slopes={what: fit_log_slope(BOUND_GAPS, bounds[what]) for what in bounds},
+        gaps=gaps,
+        needed=needed,
+        epoch=rate_policy("ldpr-se", size.horizon, 1.0).first_epoch,
+        horizon=RATE_HORIZON,
     )
 
 

@@ -19,7 +19,7 @@ from balaclava.papers.harness.figure_calibration import (
 )
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import Paper, by_scale, figure
-from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText, RunSize
+from balaclava.papers.harness.figure_run import FigureRun, FigureText, RunSize
 from balaclava.papers.harness.final_regret_curves import (
     FinalRegretCurve,
     RegretStudy,
@@ -186,7 +186,7 @@ class WuCurves(NamedTuple):
 
     curves: dict[str, dict[str, FinalRegretCurve]]  # by letter, then by label
     studies: dict[str, RegretStudy]
-    notes: list[str]
+    scales: dict[str, float]  # in (b), by label
 
     def by_letter(self, contender: Contender) -> dict[str, FinalRegretCurve]:
         return {
@@ -213,19 +213,20 @@ def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
     for ax in picture.axes:
         ax.set_xlabel(axis)
     run.save_picture(picture)
+    return WuCurves(curves, studies, scales)
+
+
+def _text(run: FigureRun, plan: FigurePlan, outcome: WuCurves, **values: Any) -> FigureText:
     size = WU_2023.sizes["calibration"][run.scale]
-    notes = [
-        "The text that we have lacks the paper's experiments; the setting is ours: "
-        f"{STUDENT_ARMS} Student-t arms, the best {STUDENT_GAP:g} above all others, variance "
-        f"{VARIANCE:g}.",
-        f"{describe_calibration(CALIBRATION_INSTANCES, size)} They were found at {plan.symbol} = "
-        f"{plan.chosen_at:g} and are used at all values: {list_scales(scales)}."
-        if plan.scale is None
-        else f"In (b) every radius is {plan.scale:g} of the proved one. The privacy proof still "
-        "holds; the regret bound does not.",
-        "All policies protect the whole trajectory of observed rewards, outliers included.",
-    ]
-    return WuCurves(curves, studies, notes)
+    return run.text(
+        plan=plan,
+        arms=STUDENT_ARMS,
+        gap=STUDENT_GAP,
+        variance=VARIANCE,
+        calibration=describe_calibration(CALIBRATION_INSTANCES, size),
+        scales=list_scales(outcome.scales),
+        **values,
+    )
 
 
 def unlearned_values(curve: FinalRegretCurve) -> list[float]:
@@ -291,39 +292,15 @@ def alpha(run: FigureRun) -> FigureText:
         least = min(radius for _, radius in policy.batches(horizon // STUDENT_ARMS))
         radii.append(f"{2 * least:.2f} at α={value:g}")
     most = outcome.studies["a"].values[-1]
-    levels = BATCH_RAW.make(plan.at(most), horizon).schedule.levels
-    return FigureText(
-        "wu2023-alpha: regret against the share of outliers",
-        {
-            SHOWS: [
-                "Theorems 4.1 and 6.2: outliers add T α^(1-1/k) to the regret of any policy. Gaps "
-                "below the order of α^(1-1/k) cannot be seen at any horizon."
-            ],
-            SEES: [
-                *_ranges(outcome),
-                *_unlearned(outcome),
-                *_misled(outcome),
-                f"The least 2β of prae-raw within {horizon:,} rounds: {', '.join(radii)}. An arm "
-                f"is dropped only if its estimate is that far below the best; the gap is "
-                f"{STUDENT_GAP:g}.",
-            ],
-            WHY: [
-                "The paper leaves the constants of its proofs open; we derived them. With these, "
-                "the prae policies learn nothing from some α on. A calibrated radius learns "
-                "beyond, but outliers worse than those of the calibration can mislead it.",
-                "Outliers here are hostile: -(1/α)^(1/k) on the best arm and (1/α)^(1/k) on all "
-                "others, in units of the moment, just within the truncation level. They move each "
-                "difference of means by 2 α^(1-1/k). That is "
-                f"{2 * 0.1**0.5:.2f} at α=0.1 and k=2, above the gap: there truncated means rank "
-                "the best arm last.",
-                "dpr-batch-ucb truncates lower in its early batches, at "
-                f"{levels[0]:.2f} in the first and {levels[-1]:.2f} in the last for α={most:g}. It "
-                "has decided before these outliers affect it. Outliers made for it, just below its "
-                "first level, would move a difference by "
-                f"{2 * most * levels[0]:.2f} there.",
-                *outcome.notes,
-            ],
-        },
+    return _text(
+        run,
+        plan,
+        outcome,
+        statements=[*_ranges(outcome), *_unlearned(outcome), *_misled(outcome)],
+        horizon=horizon,
+        radii=", ".join(radii),
+        most=most,
+        levels=BATCH_RAW.make(plan.at(most), horizon).schedule.levels,
     )
 
 
@@ -355,35 +332,15 @@ def epsilon(run: FigureRun) -> FigureText:
         )
         for contender in plan.contenders
     ]
-    return FigureText(
-        "wu2023-epsilon: regret against ε",
-        {
-            SHOWS: [
-                "Theorem 6.2 and Remark 6.3: privacy adds (K log T / ε)^(1-1/k) T^(1/k) in the "
-                "worst case. On one instance this is log T / (ε gap^(1/(k-1))) for each arm, next "
-                "to log T / gap. So regret falls as 1/ε until sampling error outweighs the noise."
-            ],
-            SEES: [
-                *_ranges(outcome),
-                *claims,
-                "Slope of log regret against log ε; it is -1 if privacy is the only cost:",
-                *slopes,
-                *_unlearned(outcome),
-                *_misled(outcome),
-            ],
-            WHY: [
-                "Batches are powers of two, so regret moves in steps of about 2.",
-                "The regret of playing all arms in turn cannot grow: slopes there are flat because "
-                "the horizon is short.",
-                "If a slope goes to 0 at large ε, sampling error decides and not the noise; "
-                "prae-central also pays for its first phase. dpr-batch-ucb stays steep while it "
-                "pays for little but the first batch of each arm, whose length is proportional to "
-                "1/ε: these batches alone cost "
-                f"{_first_batches(plan, 0):,.0f} at the smallest ε and "
-                f"{_first_batches(plan, -1):,.0f} at the largest.",
-                *outcome.notes,
-            ],
-        },
+    return _text(
+        run,
+        plan,
+        outcome,
+        ranges=_ranges(outcome),
+        claims=claims,
+        slopes=slopes,
+        statements=[*_unlearned(outcome), *_misled(outcome)],
+        first_batches=[_first_batches(plan, i) for i in (0, -1)],
     )
 
 
@@ -422,25 +379,9 @@ def moment(run: FigureRun) -> FigureText:
         )
         for contender in plan.contenders
     ]
-    return FigureText(
-        "wu2023-moment: regret against the order of the known moment",
-        {
-            SHOWS: [
-                "Theorem 6.2: with a moment of order k, privacy costs T^(1/k) "
-                "(K log T / ε)^(1-1/k) in the worst case. For moments of at most 1, the cost falls "
-                "as k grows."
-            ],
-            SEES: [*_ranges(outcome), *claims, *best, *_unlearned(outcome), *_misled(outcome)],
-            WHY: [
-                "The rewards are the same at every k. Only the policy's parameters change: k, and "
-                "the true moment of that order. The theorem keeps the moment at 1, but here its "
-                "k-th root grows with k, from "
-                f"{_root(plan.at(2.0).arms):.2f} at k=2 to {_root(plan.at(8.0).arms):.2f} at k=8. "
-                "So there is a best k: beyond it, the root loses more than the exponent gains.",
-                *outcome.notes,
-            ],
-        },
-    )
+    statements = [*_ranges(outcome), *claims, *best, *_unlearned(outcome), *_misled(outcome)]
+    roots = [_root(plan.at(k).arms) for k in (2.0, 8.0)]
+    return _text(run, plan, outcome, statements=statements, roots=roots)
 
 
 def _root(arms: StudentArms) -> float:
@@ -480,23 +421,5 @@ def mean_range(run: FigureRun) -> FigureText:
         for letter, curves in outcome.curves.items()
         for label, curve in curves.items()
     ]
-    return FigureText(
-        "wu2023-range: regret against the range of means, raw and central moments",
-        {
-            SHOWS: [
-                "Remark 6.13: with a raw moment, regret is multiplied by D, since E|X|^k is of "
-                "order D^k. With a central moment, D enters only through an additive term: its "
-                "logarithm in the length of the first phase."
-            ],
-            SEES: [*_ranges(outcome), *claims, *growth, *_unlearned(outcome), *_misled(outcome)],
-            WHY: [
-                "The means are D - 0.4 for the best arm and D - 0.9 for the others: at the edge of "
-                "the declared range. A raw policy that already plays all arms in turn cannot get "
-                "worse: there its growth says nothing.",
-                "prae-central spends its first phase on randomly drawn arms. dpr-batch-ucb with a "
-                "central moment has no such phase: each batch is truncated about the estimate "
-                "before it.",
-                *outcome.notes,
-            ],
-        },
-    )
+    statements = [*_ranges(outcome), *claims, *growth, *_unlearned(outcome), *_misled(outcome)]
+    return _text(run, plan, outcome, statements=statements)

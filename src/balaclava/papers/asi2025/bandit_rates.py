@@ -10,15 +10,13 @@ from balaclava.papers.asi2025.loss_families import (
     ASI_2025,
     BASELINES,
     LARGEST_GAP,
-    MIXING_COST,
-    NO_NUMBERS,
     TUNED,
     describe_slopes,
     family,
     private,
 )
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.papers.harness.final_regret_curves import log_grid
 from balaclava.papers.harness.worst_case_slopes import (
     LEARNED_SHARE,
@@ -133,14 +131,10 @@ def separation(regrets: WorstRegrets, plan: TablePlan) -> list[str]:
     return lines
 
 
-def few_arms(plan: TablePlan) -> str:
-    """Why the power of K is above 1/2 for few arms."""
+def few_arms_power(plan: TablePlan) -> float:
+    """Why the power of K is above 1/2 for few arms: that of sqrt(K - 1) (1 - 1/K)."""
     K = np.array(plan.arm_counts, float)
-    exact = np.polyfit(np.log(K), np.log(np.sqrt(K - 1.0) * (1.0 - 1.0 / K)), 1)[0]
-    return (
-        "(b) has few arms: K - 1 of them are wrong, and 1/K of all plays are right by chance. A "
-        f"regret of sqrt(K - 1) (1 - 1/K) has the power {exact:.2f} over these K, not 0.50."
-    )
+    return float(np.polyfit(np.log(K), np.log(np.sqrt(K - 1.0) * (1.0 - 1.0 / K)), 1)[0])
 
 
 @figure("asi2025-table1", "Regret against ε, K and T: central against local privacy", ASI_2025)
@@ -166,36 +160,10 @@ def table_1(run: FigureRun) -> FigureText:
         f"{plan.repetitions} repetitions; 'tuned' is at the rate whose proved bound is least"
     )
     run.save_picture(draw_slopes(regrets, axes, title))
-    return FigureText(
-        "asi2025-table1: regret against ε, K and T",
-        {
-            SHOWS: [
-                "Regret of at most order sqrt(K T / ε) for dp-htinf, with more logarithms for "
-                "dp-exp3 and dp-ftpl. Earlier, local policies had sqrt(K T) log(K T) / ε. So "
-                "regret is sublinear for ε below T^(-1/2), where local privacy cannot be: a "
-                "separation of central from local privacy."
-            ],
-            SEES: [
-                *(line for panel in axes for line in describe_slopes(regrets, panel)),
-                *separation(regrets, plan),
-            ],
-            WHY: [
-                NO_NUMBERS,
-                "Each policy plays on gaps from the hardest one in theory, sqrt(K / (ε T)), by "
-                "factors of three to 1/2. Its largest mean regret counts. Powers are fitted where "
-                f"that is below {LEARNED_SHARE:.0%} of the regret of even play at the gap 1/2 "
-                "(dotted). No policy exceeds that by much: at the dotted line a curve bends "
-                "because losses end at 1. The largest of several means of few repetitions is a "
-                "little too high, more so for policies whose runs vary widely.",
-                "The learning rates printed for dp-exp3, dp-ftpl and ldp-exp3 guard against the "
-                "largest noise in T rounds, and are far too low at these horizons. For dp-exp3 and "
-                "ldp-exp3, 'tuned' takes the rate with the least bound, which is still proved. "
-                "dp-ftpl has no such proof, is slow, and is in (a) only.",
-                "The guarantees differ: dp policies protect all decisions of a run from observers. "
-                "ldp-exp3 also protects each loss from the operator, which is more.",
-                few_arms(plan),
-                MIXING_COST.format(2.0 * math.log(plan.arms * plan.horizon)),
-                "No regret is proved for dp-tsallis-inf; asi2025-learning-rate compares it.",
-            ],
-        },
+    slopes = [line for panel in axes for line in describe_slopes(regrets, panel)]
+    return run.text(
+        statements=[*slopes, *separation(regrets, plan)],
+        learned=LEARNED_SHARE,
+        few_arms_power=few_arms_power(plan),
+        mixing=2.0 * math.log(plan.arms * plan.horizon),
     )

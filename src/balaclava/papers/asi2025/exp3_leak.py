@@ -11,7 +11,7 @@ from balaclava._core.kernels import compiled
 from balaclava.papers.asi2025.loss_families import ASI_2025
 from balaclava.papers.harness.figure_plots import frame_axes, new_picture
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.policies.classic.exp3 import Exp3
 from balaclava.privacy.randomness import seeded
 
@@ -60,37 +60,15 @@ def figure_1(run: FigureRun) -> FigureText:
         {"t": places, "P": changed[places], "P_prime": plain[places], "log_ratio": loss[places]}
     )
     run.save_picture(_draw_leak(changed, plain, loss))
-    apart = int(np.argmax(np.abs(loss) > 1.0))
     forced = np.where(np.arange(rounds) % 2 == 0, loss, np.log1p(-changed) - np.log1p(-plain))
-    at = [t for t in (2, 10_000, 100_000) if t < rounds]
-    return FigureText(
-        "asi2025-fig1: why EXP3 is not private",
-        {
-            SHOWS: [
-                f"Two arms, η = γ = {LEAK_RATE:g}, arms forced to alternate. The first loss is 0 "
-                "instead of 1. The chance of the second arm tends to 1 - γ/2 in one case and to "
-                "γ/2 in the other: the leak of a round is not bounded by a multiple of η."
-            ],
-            SEES: [
-                f"P ends at {changed[-1]:.5f} with the loss of 0 and at {plain[-1]:.3g} with the "
-                f"loss of 1; 1 - γ/2 = {1 - LEAK_RATE / 2:.5f}, γ/2 = {LEAK_RATE / 2:.3g}.",
-                "Log-ratio of the two chances, rounds counted from 0: "
-                + "; ".join(f"{loss[t]:.3g} at t = {t:,}" for t in at)
-                + f". It first exceeds 1 at t = {apart:,}.",
-                f"The largest log-ratio is {loss.max() / LEAK_RATE:,.0f} times η.",
-            ],
-            WHY: [
-                "Nothing differs. The chances come from exp3's own kernels, which store the "
-                "logarithms of the weights. The paper's script stores the weights; one of them "
-                "underflows to 0, which does no harm here.",
-                "The ratio is of one round, given the arms before it. Along the forced arms gains "
-                "and losses almost cancel: the log-ratio of all chances together stays within "
-                f"{np.abs(np.cumsum(forced)).max():.3g}. The figure shows that a proof round by "
-                "round fails, not that this run leaks so much.",
-                "exp3 guarantees nothing here, and is never called private; dp-exp3 is the same "
-                "rule on noisy means of batches.",
-            ],
-        },
+    return run.text(
+        rate=LEAK_RATE,
+        changed=changed,
+        plain=plain,
+        loss=loss,
+        rounds=[t for t in (2, 10_000, 100_000) if t < rounds],
+        apart=int(np.argmax(np.abs(loss) > 1.0)),
+        together=np.abs(np.cumsum(forced)).max(),
     )
 
 

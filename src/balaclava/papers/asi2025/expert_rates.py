@@ -15,7 +15,7 @@ from balaclava.errors import ParameterError
 from balaclava.papers.asi2025 import loss_families
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.papers.harness.worst_case_slopes import (
     LEARNED_SHARE,
     LossSetting,
@@ -190,34 +190,10 @@ def table_2(run: FigureRun) -> FigureText:
         "bound is least"
     )
     run.save_picture(draw_slopes(regrets, axes, title))
-    return FigureText(
-        "asi2025-table2: regret with experts, against N, ε and T",
-        {
-            SHOWS: [
-                "Three policies, and none is always best. The order is sqrt(N T / ε) for "
-                "dp-htinf-experts, sqrt(K T log N) log(K T) / ε for ldp-exp4, and, up to "
-                "logarithms, N^(1/6) K^(1/2) T^(2/3) / ε^(1/3) for dp-exp4."
-            ],
-            SEES: [
-                *(line for panel in axes for line in loss_families.describe_slopes(regrets, panel)),
-                str(refusals),
-            ],
-            "Compared with bl.recommend_experts": [
-                *recommendations(regrets),
-                "A bound is not the regret itself: dp-htinf-experts stays far below its own bound.",
-            ],
-            WHY: [
-                loss_families.NO_NUMBERS,
-                "An expert who names the better arm is hidden among N - 1 who name the other. For "
-                "dp-htinf-experts that is as hard as any N arms. For exp4 and its variants the "
-                "better arm has 1/N of the weight at first.",
-                "As printed, ldp-exp4 and dp-exp4 learn too slowly at these horizons, for the same "
-                "reason as dp-exp3; bl.recommend_experts(..., tuned=True) finds the 'tuned' rates. "
-                "The rate of dp-exp4 shows at horizons far beyond these.",
-                loss_families.MIXING_COST.format(2.0 * math.log(EXPERT_ARMS * T)),
-                f"dp-exp4 has a δ, here {EXPERT_DELTA:g}. ldp-exp4 also protects each loss from "
-                "the operator. No policy here protects the advice, although the paper claims that "
-                "for dp-htinf-experts: each arm is drawn from the advice of the same round.",
-            ],
-        },
+    slopes = [line for panel in axes for line in loss_families.describe_slopes(regrets, panel)]
+    return run.text(
+        statements=[*slopes, str(refusals)],
+        recommendations=recommendations(regrets),
+        mixing=2.0 * math.log(EXPERT_ARMS * T),
+        delta=EXPERT_DELTA,
     )

@@ -11,7 +11,6 @@ from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.papers.asi2025.loss_families import (
     ASI_2025,
     LARGEST_GAP,
-    NO_NUMBERS,
     family,
     gaps,
     hardest,
@@ -19,7 +18,7 @@ from balaclava.papers.asi2025.loss_families import (
 from balaclava.papers.harness.claims import compare_regret
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.papers.harness.worst_case_slopes import (
     LossSetting,
     PanelAxis,
@@ -187,27 +186,9 @@ def learning_rate(run: FigureRun) -> FigureText:
     scales = "; ".join(
         f"{policy} {calibration.scale:g}" for policy, calibration in calibrations.items()
     )
-    return FigureText(
-        "asi2025-learning-rate: the effect of the learning rate and of the base",
-        {
-            SHOWS: [
-                "The paper has rates for its proofs, and no experiments. HTINF omits losses that "
-                "are too large for their chance, as its proof for noisy losses needs."
-            ],
-            SEES: [
-                *best_scales(regrets, axes),
-                f"bl.calibrate, on the gaps below {LARGEST_GAP:g}, chooses {scales}.",
-            ],
-            "Is dp-tsallis-inf better than dp-htinf?": compare_bases(regrets, calibrations),
-            WHY: [
-                NO_NUMBERS,
-                "The scale never affects privacy. A larger one gives up the regret proof of "
-                "dp-htinf and dp-ftpl. The proofs of dp-exp3 and ldp-exp3 hold at any scale, since "
-                "the mixing grows with it.",
-                "tsallis-inf is the best base for random and for adversarial losses at once, as "
-                "long as losses lie in [0, 1]. The noise of privacy breaks that premise: the "
-                "estimate of a rarely drawn arm may fall far below 0, and a run then stays with "
-                "that arm for long. Means of few repetitions say little about such runs.",
-            ],
-        },
+    return run.text(
+        best=best_scales(regrets, axes),
+        largest_gap=LARGEST_GAP,
+        scales=scales,
+        bases=compare_bases(regrets, calibrations),
     )

@@ -15,13 +15,12 @@ from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_co
 from balaclava.papers.asi2025.loss_families import (
     ASI_2025,
     BASELINES,
-    NO_NUMBERS,
     TUNED,
     private,
 )
 from balaclava.papers.harness.figure_plots import frame_axes, line_look, new_picture
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.papers.harness.final_regret_curves import log_grid
 from balaclava.papers.harness.worst_case_slopes import (
     LossSetting,
@@ -79,33 +78,10 @@ def lemma_51(run: FigureRun) -> FigureText:
     )
     line = [lemma_line(T, epsilon) for epsilon in epsilons]
     run.save_picture(_draw_turn(regrets, epsilons, line, run.scale, plan))
-    return FigureText(
-        "asi2025-lemma51: losses that turn when a private policy has settled",
-        {
-            SHOWS: [
-                "Losses are (1/2, 1), and the second turns to 0. A private policy that settles "
-                "early on the first arm must lose of order sqrt(T / ε) on one of the two "
-                "sequences. So its regret cannot be a sum of one term in T and one in ε."
-            ],
-            SEES: [
-                "The lemma's line: "
-                + "; ".join(f"{v:,.0f} at ε = {e:g}" for e, v in zip(epsilons, line, strict=True))
-                + ".",
-                *_turn_lines(regrets, turns, line),
-            ],
-            WHY: [
-                NO_NUMBERS,
-                "The line is the least regret that the lemma allows the best of its policies, "
-                "with the chance and the head start that the printed bound omits. It is a guide, "
-                "not a bound for each policy: it holds if both conditions do.",
-                "In (b) the turn comes after sqrt(T / (2 ε)) / 8 rounds, before these policies "
-                f"have settled; (d) delays it, at ε = {TURN_EPSILON:g}. We look for the conditions "
-                "at the turns of (d), for p from 0.25 / ε to 2 / ε. They require a share γ of the "
-                "second arm by round p / (2 γ), up to logarithms. They do not cover policies that "
-                "approach that share more slowly.",
-                "Regret below 0 on losses that turn means less loss than the best single arm.",
-            ],
-        },
+    return run.text(
+        line=list(zip(epsilons, line, strict=True)),
+        statements=_turn_lines(regrets, turns, line),
+        turn_epsilon=TURN_EPSILON,
     )
 
 

@@ -22,15 +22,6 @@ ASI_2025 = Paper(
     reference="Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025",
     seed=2025,
 )
-NO_NUMBERS = (
-    "The paper proves this and measures nothing: horizons, numbers of arms and losses are our "
-    "choice."
-)
-MIXING_COST = (
-    "At the tuned rate the local policies pay for their mixing, in proportion to log(K T) / ε. The "
-    "variance of the noise, 2 / ε^2, matters less as long as ε is above 1 / {:.0f}. There regret "
-    "grows as the square root of 1/ε; the proved 1/ε applies to smaller ε."
-)
 LARGEST_GAP = 0.5  # that `hidden_best` allows: losses lie in [0, 1]
 BASELINES = ("exp3", "htinf")
 # Candidates for learning_rate_scale, in half powers of two up to 2^12. The range is a guess.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from balaclava._core.atomic_files import atomically
+from balaclava._core.html_templates import render_text
 from balaclava._core.number_format import counted
 from balaclava.simulation.engine import Device, Progress
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
@@ -24,26 +26,32 @@ if TYPE_CHECKING:
     from balaclava.policies.base import Policy
     from balaclava.simulation.results import Results, Run
 
-SHOWS, SEES, WHY = "What the paper shows", "What we see", "Where they differ, and why"
 _TEXT_WIDTH = 100  # columns of the text file
 
 
 class FigureText(NamedTuple):
     """The text of a figure: a heading, and points under the title of each section.
 
-    >>> print(FigureText("fig1: a line", {SHOWS: ["It rises."], SEES: ["It falls.", "Slowly."]}))
+    >>> text = "# fig1: a line\\n## What the paper shows\\n- It rises.\\n- Slowly."
+    >>> print(FigureText.from_markdown(text))
     fig1: a line
     <BLANKLINE>
     What the paper shows
     - It rises.
-    <BLANKLINE>
-    What we see
-    - It falls.
     - Slowly.
     """
 
     heading: str
     sections: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def from_markdown(cls, text: str) -> FigureText:
+        heading, *parts = re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]
+        sections = {}
+        for part in parts:
+            title, *points = re.split(r"^- ", part, flags=re.MULTILINE)
+            sections[title.strip()] = [" ".join(point.split()) for point in points]
+        return cls(heading.strip(), sections)
 
     def __str__(self) -> str:
         lines = [self.heading]
@@ -151,6 +159,14 @@ class FigureRun:
     def save_text(self, text: FigureText) -> None:
         with atomically(self._path(".txt")) as temporary:
             temporary.write_text(f"{text}\n", encoding="utf-8")
+
+    def text(self, template: str = "", **values: Any) -> FigureText:
+        """The text of the figure, from the Markdown template of its name or another one.
+
+        Its sections are "What the paper shows", "What we see" and "Where they differ, and why".
+        """
+        text = render_text("balaclava.papers", f"{template or self.name}.md", run=self, **values)
+        return FigureText.from_markdown(text)
 
     def _path(self, ending: str) -> Path:
         path = self.folder / f"{self.name}{ending}"

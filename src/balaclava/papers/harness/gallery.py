@@ -149,12 +149,15 @@ def _paper(figure: str) -> str:
 
 @functools.cache
 def _modules() -> dict[str, str]:
-    """The sources of the papers: "wang2024/index_regions", "harness/claims", "tao2022"."""
+    """Sources and texts: "wang2024/index_regions", "harness/claims", "tao2022/tao2022-fig2"."""
     folder = Path(__file__).parents[1]
-    return {
-        path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+    files = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
         for path in sorted(folder.rglob("*.py"))
     }
+    for path in sorted((folder / "templates").glob("*.md")):
+        files[f"{_paper(path.stem)}/{path.stem}"] = path
+    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
 
 
 def read_gallery(folder: str | os.PathLike[str]) -> list[GalleryFigure]:

@@ -19,7 +19,7 @@ import numpy as np
 from balaclava.papers.harness.figure_plots import frame_axes, new_picture
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigureRun, FigureText
+from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.papers.wang2024.bernoulli_instances import WANG_2024
 
 if TYPE_CHECKING:
@@ -187,12 +187,6 @@ def last_outside(policy: Any, total: Callable[[int], int]) -> int:
     return 0
 
 
-_OUR_NUMBERS = (
-    "The paper does not print the numbers of rewards of its panels (a) and (c). We take the "
-    "largest number that is outside, and ten times the start phase."
-)
-
-
 @figure("wang2024-fig1", "Why DP-FTPL-Gauss is private: its index in the region", WANG_2024)
 def figure_1(run: FigureRun) -> FigureText:
     policy = make_policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01)
@@ -200,22 +194,7 @@ def figure_1(run: FigureRun) -> FigureText:
     last = last_outside(policy, lambda pulls: pulls // 2)
     panels = [policy_pair(policy, n, n // 2) for n in (max(last, 1), start, 10 * start)]
     save_regions(run, panels, "Wang, Zhu 2024, Figure 1: DP-FTPL-Gauss, ε=1, δ=0.01 per decision")
-    return FigureText(
-        "wang2024-fig1: why DP-FTPL-Gauss is private",
-        {
-            SHOWS: [
-                "F' leaves the allowed region if an arm has fewer than N_G rewards. It enters the "
-                f"region at N_G = {start}, and approaches F as the number of rewards grows."
-            ],
-            SEES: [f"{panel.heading}: {panel}" for panel in panels],
-            WHY: [
-                f"F' is outside only up to N = {last}. The proof needs the start phase of {start}, "
-                "but F' enters the region earlier: at N_G it needs a delta far below the allowed "
-                "one. The paper's picture of N_G as the threshold is not confirmed.",
-                _OUR_NUMBERS,
-            ],
-        },
-    )
+    return run.text(start=start, last=last, panels=panels)
 
 
 @figure("wang2024-fig2", "Why DP-FTPL-Beta is private, and why it adds k", WANG_2024)
@@ -226,23 +205,7 @@ def figure_2(run: FigureRun) -> FigureText:
     panels = [policy_pair(policy, n, 0) for n in (max(last, 1), start, 10 * start)]
     panels += [plain_beta(1.0, 0.01, n) for n in (10, 10**4, 10**7)]
     save_regions(run, panels, "Wang, Zhu 2024, Figure 2: DP-FTPL-Beta, ε=1, δ=0.01 per decision")
-    return FigureText(
-        "wang2024-fig2: why DP-FTPL-Beta is private, and why it adds k",
-        {
-            SHOWS: [
-                "With a = 1 (no reward of 1 yet): F' is outside for fewer than N_B rewards, enters "
-                f"the region at N_B = {start}, and is well inside beyond.",
-                "Without the extra count k, F' is outside for any number of rewards.",
-            ],
-            SEES: [f"{panel.heading}: {panel}" for panel in panels],
-            WHY: [
-                f"F' is outside only up to N = {last}. The proof needs N_B = {start}, which is far "
-                "longer than necessary. That costs regret in figure 4.",
-                "The need for k is confirmed: without it the required delta does not fall.",
-                _OUR_NUMBERS,
-            ],
-        },
-    )
+    return run.text(start=start, last=last, panels=panels)
 
 
 @figure("wang2024-fig3", "Why DP-FTPL-New is private, and tight", WANG_2024)
@@ -250,23 +213,4 @@ def figure_3(run: FigureRun) -> FigureText:
     policy = make_policy("dp-ftpl-new", arms=9, epsilon=0.1, delta=0.0, horizon=10**6)
     panels = [policy_pair(policy, n, n // 2) for n in (10, 1_000, 100_000)]
     save_regions(run, panels, "Wang, Zhu 2024, Figure 3: DP-FTPL-New, ε=0.1, δ=0 per decision")
-    return FigureText(
-        "wang2024-fig3: why DP-FTPL-New is private, and tight",
-        {
-            SHOWS: [
-                "For any number of rewards, F' is the edge of the allowed region. So the policy "
-                "needs no start phase and leaves no privacy unused."
-            ],
-            SEES: [
-                f"{panel.heading}: {panel}; on the edge for {panel.touching:.1%} of the mass"
-                for panel in panels
-            ],
-            WHY: [
-                "Between the two centres, which are 1/N apart, F' leaves the lower edge and "
-                "returns to it: there it is strictly inside. Everywhere else it is the edge, as "
-                "the paper says, and uses all of epsilon.",
-                "The paper does not print the numbers of rewards. Only the scale of x depends on "
-                "them. The index is drawn for a horizon of a million rounds.",
-            ],
-        },
-    )
+    return run.text(panels=panels)

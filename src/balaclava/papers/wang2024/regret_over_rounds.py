@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from balaclava.papers.harness.figure_policies import (
     trajectory_policies,
 )
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import SEES, SHOWS, WHY, FigurePanel, FigureRun, FigureText
+from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, FigureText
 from balaclava.papers.wang2024.bernoulli_instances import (
     WANG_2024,
     WangSetting,
@@ -82,28 +82,23 @@ def _rankings(
     ]
 
 
-_EQUAL_SCOPE = (
-    "The picture that ends in -equal-scope displays the policies that protect all decisions of "
-    f"a run together, at the same epsilon and delta. '{SPLIT_LABEL}' is DP-FTPL-New with a "
-    "smaller epsilon and delta for each decision: all decisions together keep the panel's."
-)
-_QUANTILE_BANDS = (
-    "Bands are the 10 % and 90 % quantiles of the runs. The paper reports standard deviations of "
-    "100 runs, which say little about such skewed regrets."
-)
-_SCOPES_DIFFER = (
-    "Scope: the DP-FTPL policies protect one decision at a time. The others protect all decisions "
-    "of a run together, which is much more. So lower regret at the weaker guarantee is expected."
-)
-
-
-def _shared_reasons(run: FigureRun, results: dict[str, Results], names: Iterable[str]) -> list[str]:
-    return [
-        _QUANTILE_BANDS,
-        scale_note(run),
-        _SCOPES_DIFFER,
-        *(f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"),
-    ]
+def _text(
+    run: FigureRun,
+    settings: dict[str, WangSetting],
+    names: Sequence[str],
+    equal_scope: Mapping[str, Iterable[str]],
+    claims: Sequence[str],
+    **values: Any,
+) -> FigureText:
+    results = run.results
+    return run.text(
+        claims=[*_rankings(results, settings, dict.fromkeys(settings, names)), *claims],
+        split_label=SPLIT_LABEL,
+        equal_scope=_rankings(results, settings, equal_scope),
+        scale=scale_note(run),
+        costs=[f"({letter}) {trajectory_costs(results[letter], names)}" for letter in "ab"],
+        **values,
+    )
 
 
 @figure("wang2024-fig4", "Regret under (ε, δ): DP-FTPL against DP-UCB-INT", WANG_2024)
@@ -135,29 +130,12 @@ def figure_4(run: FigureRun) -> FigureText:
     )
     claims += [f"({letter}) {_after_start(results[letter])}" for letter in settings]
     claims += [f"({letter}) {misled_runs(results[letter], names)}" for letter in "ab"]
-    return FigureText(
-        "wang2024-fig4: regret under (ε, δ), DP-FTPL against DP-UCB-INT",
-        {
-            SHOWS: [
-                "All three DP-FTPL policies are far below DP-UCB-INT, and DP-FTPL-New is the "
-                "lowest. DP-FTPL-Beta loses during its long start phase, more at the small delta, "
-                "and nothing after it. DP-FTPL-Gauss grows steadily."
-            ],
-            SEES: [*_rankings(results, settings, dict.fromkeys(settings, names)), *claims],
-            "At equal scope": [_EQUAL_SCOPE, *_rankings(results, settings, equal_scope)],
-            WHY: [
-                *_shared_reasons(run, results, names),
-                "The paper does not state how it chose the parameters of DP-UCB-INT for a given "
-                "epsilon and delta. Here an accountant picks the shortest interval between "
-                f"refreshes that keeps them: {loose.interval} pulls in (a) and (c), "
-                f"{strict.interval} in (b) and (d). The original's interval, ceil(1/ε) = 1, would "
-                f"give ε={interval_epsilon(1, loose.delta, loose.v):.3g} and "
-                f"{interval_epsilon(1, strict.delta, strict.v):.3g} instead of 1.",
-                "A run of DP-UCB-INT may settle on a wrong arm after unlucky noise. On Instance 1 "
-                "such runs dominate its mean and make it uncertain.",
-            ],
-        },
-    )
+
+    def original_epsilon(policy: Any) -> float:
+        return interval_epsilon(1, policy.delta, policy.v)
+
+    values = {"loose": loose, "strict": strict, "original_epsilon": original_epsilon}
+    return _text(run, settings, names, equal_scope, claims, **values)
 
 
 def _after_start(results: Results) -> str:
@@ -200,25 +178,4 @@ def figure_5(run: FigureRun) -> FigureText:
         for name in ("dp-ucb", "dp-ucb-bound")
     ]
     claims += [f"({letter}) {misled_runs(results[letter], names)}" for letter in "ab"]
-    return FigureText(
-        "wang2024-fig5: regret under pure ε, DP-FTPL-New against DP-UCB and DP-SE",
-        {
-            SHOWS: [
-                "DP-FTPL-New is far below DP-UCB, DP-UCB-BOUND and DP-SE. DP-SE is optimal in "
-                "order but worse than both UCB policies because of its constants."
-            ],
-            SEES: [*_rankings(results, settings, dict.fromkeys(settings, names)), *claims],
-            "At equal scope": [_EQUAL_SCOPE, *_rankings(results, settings, equal_scope)],
-            WHY: [
-                *_shared_reasons(run, results, names),
-                "DP-UCB uses its noisy sums without allowing for the noise. An unlucky first draw "
-                "makes a run leave the best arm for good, and such a run has linear regret. Means "
-                "of few repetitions say little about it. The paper does not mention this; its "
-                "DP-UCB may draw noise or start differently.",
-                "DP-SE drops no arm before its first epoch ends. If the horizon ends earlier, its "
-                "regret is that of playing all arms in turn.",
-                "The paper gives no constants for the baselines. Here they are those of their "
-                "original papers, including DP-SE's failure probability 1/T.",
-            ],
-        },
-    )
+    return _text(run, settings, names, equal_scope, claims)
