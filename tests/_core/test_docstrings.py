@@ -26,6 +26,10 @@ class Documented(bl.Policy):
         radius_scale: multiplies the bonus
             twice.
 
+    Example:
+        >>> bl.policy("ucb1", arms=2).arms
+        2
+
     See Also:
         ucb1
     """
@@ -50,6 +54,11 @@ Parameters:
     epsilon: privacy loss.
     radius_scale: multiplies the bonus
         twice.
+
+Example:
+    >>> import balaclava as bl
+    >>> bl.policy("ucb1", arms=2).arms
+    2
 
 References:
     Wang, Zhu. Optimal learning policies for differential privacy in multi-armed bandits. JMLR

@@ -1,7 +1,8 @@
 """Complete the docstrings of policies and environments from what they declare.
 
 An author writes what is particular to a class. Parameters that the docstring does not describe are
-added with their declared meaning, and the paper of `reference` in full, from bibliography.txt.
+added with their declared meaning, and the paper of `reference` in full, from bibliography.txt. An
+example begins with the import of the package.
 """
 
 import functools
@@ -13,6 +14,7 @@ from pathlib import Path
 from balaclava._core.declared import Declared
 
 _FINAL_SECTIONS = ("Parameters", "Example", "References", "See Also")  # at the end, in this order
+_IMPORT = "    >>> import balaclava as bl\n"
 _BEGINNING = re.compile(rf"\n\n(?=(?:{'|'.join(_FINAL_SECTIONS)}):\n)")
 _ENTRY = re.compile(r"\n(?=    \w)")  # of a section: a line that is not indented further
 
@@ -31,6 +33,8 @@ def complete_docstring(cls: type[Declared]) -> None:
     text, *rest = _BEGINNING.split(inspect.cleandoc(cls.__doc__))
     sections = {part.partition(":")[0]: part for part in rest}
     sections["Parameters"] = _parameters(cls, sections.get("Parameters", ""))
+    if _IMPORT not in sections.get("Example", _IMPORT):
+        sections["Example"] = sections["Example"].replace("Example:\n", "Example:\n" + _IMPORT)
     sections["References"] = _references(cls, sections.get("References", ""))
     cls.__doc__ = "\n\n".join([text, *filter(None, map(sections.get, _FINAL_SECTIONS))])
 

@@ -22,7 +22,6 @@ class Bernoulli(Environment):
     """Rewards 0 and 1: clicks, cures, conversions.
 
     Example:
-        >>> import balaclava as bl
         >>> bl.environment("bernoulli", means=[0.2, 0.5]).moment(2, central=True)
         0.25
 

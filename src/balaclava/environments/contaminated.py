@@ -78,7 +78,6 @@ class Contaminated(Environment):
             with a value per arm, which can make a bad arm look good.
 
     Example:
-        >>> import balaclava as bl
         >>> clean = bl.environment("bernoulli", means=[0.2, 0.4])
         >>> world = bl.environment("contaminated", inner=clean, fraction=0.1,
         ...                        outliers={"kind": "point", "value": 100})

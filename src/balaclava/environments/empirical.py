@@ -52,7 +52,6 @@ class Empirical(Environment):
         drop_missing: leave out rows that lack a value; by default they are an error.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("empirical", samples={"old": [0, 1, 0, 1], "new": [1, 1, 0, 1]})
         >>> world.arm_labels, world.means.tolist()
         (('new', 'old'), [0.75, 0.5])

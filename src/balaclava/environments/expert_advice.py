@@ -53,7 +53,6 @@ class Advice(LossEnvironment):
         advice: advice[N, K], the same in every round, or advice[T, N, K]; rows are distributions.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("advice", losses=[[0, 1], [1, 0]],
         ...                        advice=[[1, 0], [0.5, 0.5], [0, 1]])
         >>> world.experts, world.arms, world.rounds

@@ -31,7 +31,6 @@ class Gaussian(Environment):
     E|X|^k = s^k 2^{k/2} Gamma((k+1)/2) / sqrt(pi) * 1F1(-k/2; 1/2; -mean^2 / (2 s^2)).
 
     Example:
-        >>> import balaclava as bl
         >>> round(bl.environment("gaussian", means=[0, 1], scales=2).moment(4, central=True), 9)
         48.0
 

@@ -81,7 +81,6 @@ class Labelled(ContextualEnvironment):
         order: "random", or "listed": in order, repeatedly.
 
     Example:
-        >>> import balaclava as bl
         >>> from sklearn.datasets import load_iris
         >>> flowers = load_iris()
         >>> world = bl.environment("labelled", features=flowers.data, labels=flowers.target)

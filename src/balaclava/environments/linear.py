@@ -123,7 +123,6 @@ class Linear(ContextualEnvironment):
             coefficients with contexts from a table.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("linear", arms=3, theta=[0.7, 0.3, -0.4])
         >>> world.dimension, world.means.round(3).tolist()
         (3, [0.495, 0.495, 0.495])

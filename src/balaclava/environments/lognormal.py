@@ -34,7 +34,6 @@ class LogNormal(Environment):
         means: the mean of each arm (not of its logarithm), above 0.
 
     Example:
-        >>> import balaclava as bl
         >>> round(bl.environment("lognormal", means=[1, 2], sigma=0.5).moment(2), 6)
         5.136102
 

@@ -30,7 +30,6 @@ class Losses(LossEnvironment):
         losses: losses[T, K] in [0, 1]; row t is round t.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("losses", losses=[[0, 1], [1, 0.5], [0, 0.5]])
         >>> world.rounds, world.gaps.round(3).tolist()
         (3, [0.0, 0.333])

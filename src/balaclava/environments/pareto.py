@@ -34,7 +34,6 @@ class Pareto(Environment):
     policies that know a moment of order 1 + v.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("pareto", means=[0.9, 0.7, 0.5, 0.3, 0.1], shape=1.55)
         >>> round(world.moment(1.5), 4)
         5.5946

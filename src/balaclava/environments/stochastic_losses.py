@@ -19,7 +19,6 @@ class StochasticLosses(LossEnvironment):
     Regret is the sum of the gaps of the arms pulled, as for rewards.
 
     Example:
-        >>> import balaclava as bl
         >>> bl.environment("stochastic-losses", means=[0.5, 0.4, 0.5]).gaps.round(3).tolist()
         [0.1, 0.0, 0.1]
 

@@ -32,7 +32,6 @@ class StudentT(Environment):
         scale: multiplies the standard law; it is not the standard deviation.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("student-t", means=[0, 1], degrees=3)
         >>> round(world.moment(2, central=True), 6)
         3.0

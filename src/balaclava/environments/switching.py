@@ -30,7 +30,6 @@ class Switching(LossEnvironment):
         after: the loss of each arm from then on.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("switching", horizon=100, switch=40, before=[0.5, 1],
         ...                        after=[0.5, 0])
         >>> world.means.tolist()

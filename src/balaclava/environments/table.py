@@ -28,7 +28,6 @@ class Table(Environment):
     the rewards of the arms played.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("table", rewards=[[0, 1], [1, 1], [0, 1]])
         >>> world.rounds, world.means.round(3).tolist()
         (3, [0.333, 1.0])

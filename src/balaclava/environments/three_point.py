@@ -35,7 +35,6 @@ class ThreePoint(Environment):
         other_probabilities: its probability; both together at most 1.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("three-point", values=[2.0], probabilities=[0.25],
         ...                        other_values=[10.0], other_probabilities=[0.01])
         >>> world.means.round(6).tolist(), world.moments(2).round(6).tolist()

@@ -32,7 +32,6 @@ class TwoPoint(Environment):
         probabilities: its probability, for each arm.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("two-point", values=[2, 2], probabilities=[0.125, 0.075])
         >>> world.moments(2).tolist(), world.gaps.round(6).tolist()
         ([0.5, 0.3], [0.0, 0.1])

@@ -334,7 +334,6 @@ class Privatised(ConvertedPolicy):
         horizon: if given, one that ends within the first batch is refused.
 
     Example:
-        >>> import balaclava as bl
         >>> base = bl.policy("exp3", arms=2, eta=0.1, gamma=0.1)
         >>> agent = bl.privatise(base, epsilon=0.5).agent(seed=1)
         >>> pulls = [0, 0]

@@ -30,7 +30,6 @@ class DPExp3(TunedPolicy):
         learning_rate_scale: multiplies exp3's eta, and gamma with it.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("dp-exp3", arms=3, horizon=10_000, epsilon=0.5)
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
@@ -67,7 +66,6 @@ class DPFTPL(TunedPolicy):
         learning_rate_scale: multiplies ftpl's eta; above 1 there is no bound on the regret.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("dp-ftpl", arms=3, horizon=10_000, epsilon=0.5)
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
@@ -108,7 +106,6 @@ class DPHTINF(TunedPolicy):
         learning_rate_scale: multiplies htinf's eta; only at 1 there is a bound on the regret.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("dp-htinf", arms=3, horizon=10_000, epsilon=0.5)
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
@@ -145,7 +142,6 @@ class DPTsallisINF(TunedPolicy):
         learning_rate_scale: multiplies tsallis-inf's eta.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("dp-tsallis-inf", arms=3, horizon=10_000, epsilon=0.5)
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)

@@ -50,7 +50,6 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
         learning_rate_scale: multiplies eta, and gamma with it; never affects privacy.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("ldp-exp3", arms=3, horizon=10_000, epsilon=0.5)
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)

@@ -44,7 +44,6 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
         horizon cuts off releases nothing.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("adap-klucb", arms=2, epsilon=5.0).agent(seed=1)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

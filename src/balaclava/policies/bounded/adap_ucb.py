@@ -45,7 +45,6 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
         horizon cuts off releases nothing.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("bernoulli", means=[0.75, 0.625, 0.5, 0.375, 0.25])
         >>> round(bl.policy("adap-ucb", arms=5, epsilon=1.0).regret_bound(world, 10**6))
         11545

@@ -51,7 +51,6 @@ class DPFTPLBeta(StartPhasePolicy):
     The horizon may end in the start phase: then the arms are pulled in turn throughout.
 
     Example:
-        >>> import balaclava as bl
         >>> bl.policy("dp-ftpl-beta", arms=9, epsilon=1.0, delta=0.01).start_phase
         827
 

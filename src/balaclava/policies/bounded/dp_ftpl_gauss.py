@@ -101,7 +101,6 @@ class DPFTPLGauss(StartPhasePolicy):
     The horizon may end in the start phase: then the arms are pulled in turn throughout.
 
     Example:
-        >>> import balaclava as bl
         >>> bl.policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01).start_phase
         8
 

@@ -73,7 +73,6 @@ class DPFTPLNew(PrivateBoundedPolicy):
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("dp-ftpl-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)
         >>> round(policy.constants().noise_reach, 6)
         4.464748

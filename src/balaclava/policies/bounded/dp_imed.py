@@ -171,7 +171,6 @@ class DPIMED(batched.GrowingBatchPolicy):
             refused.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dp-imed", arms=2, epsilon=5.0).agent(seed=1)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

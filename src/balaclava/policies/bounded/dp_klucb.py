@@ -44,7 +44,6 @@ class DPKLUCB(batched.GrowingBatchPolicy):
         first_batch: pulls in an arm's first batch, rounded up; 30/epsilon by default.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dp-klucb", arms=2, epsilon=5.0).agent(seed=1)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

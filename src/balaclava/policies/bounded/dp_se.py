@@ -115,7 +115,6 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
         radius_scale: multiplies h and c, and shortens the epochs to match; privacy is unaffected.
 
     Example:
-        >>> import balaclava as bl
         >>> bl.policy("dp-se", arms=5, epsilon=1.0, horizon=10**6).first_epoch
         2242
 

@@ -78,7 +78,6 @@ class DPUCB(PrivateBoundedPolicy):
         arrives, and kept. Decisions depend on private sums and numbers of rewards only.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dp-ucb", arms=3, epsilon=2.0).agent(seed=1)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

@@ -82,7 +82,6 @@ class DPUCBBound(PrivateBoundedPolicy):
         hybrid counter, once. The second bonus depends on numbers of rewards only.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dp-ucb-bound", arms=3, epsilon=1.0).agent(seed=1)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

@@ -141,7 +141,6 @@ class DPUCBInt(PrivateBoundedPolicy):
         v: in (1, 1.5], how fast later refreshes become cheaper and noisier.
 
     Example:
-        >>> import balaclava as bl
         >>> bl.policy("dp-ucb-int", arms=5, epsilon=1.0, delta=0.01).interval
         77
 

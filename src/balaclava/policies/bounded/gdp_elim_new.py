@@ -111,7 +111,6 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("gdp-elim-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)
         >>> policy.first_phase
         1769

@@ -53,7 +53,6 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
         The draws from the posterior depend on released values only.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("lazy-dp-ts", arms=2, epsilon=5.0).agent(seed=1)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

@@ -50,7 +50,6 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
         Everything else follows from released values.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("lazy-dp-ucb", arms=2, epsilon=5.0).agent(seed=1)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

@@ -72,7 +72,6 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
         e^epsilon / (1 + e^epsilon).
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("ldp-ucb-bernoulli", arms=3, epsilon=1.0)
         >>> policy.report(0.3) in (0.0, 1.0)
         True

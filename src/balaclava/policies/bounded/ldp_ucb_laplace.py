@@ -57,7 +57,6 @@ class LDPUCBLaplace(LocalBoundedPolicy):
         the whole trajectory: a report has sensitivity 1.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("ldp-ucb-laplace", arms=3, epsilon=1.0).agent(seed=1)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

@@ -115,7 +115,6 @@ class PrivateUCB(PrivateBoundedPolicy):
         split_epsilon: give each arm's tree epsilon / K, as in the paper.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("private-ucb", arms=9, epsilon=1.0, horizon=10**6)
         >>> round(policy.noise_margin, 1)
         3997.0

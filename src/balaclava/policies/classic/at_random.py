@@ -45,7 +45,6 @@ class AtRandom(Policy):
         Epsilon 0 for all decisions of a run together: none depends on a reward.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("bernoulli", means=[0.2, 0.8])
         >>> results = bl.simulate(bl.policy("random", arms=2), world,
         ...                       horizon=10_000, repetitions=10, seed=1)

@@ -98,7 +98,6 @@ class Exp3(loss_policies.LossPolicy):
         gamma: mixing, instead of the one above.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("exp3", arms=3, horizon=10_000)
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)

@@ -67,7 +67,6 @@ class Exp4(ExpertPolicy):
         mixing: gamma, which keeps every arm's chance above gamma / K.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("exp4", arms=2, experts=3, horizon=500).agent(seed=1)
         >>> advice = [[1, 0], [0.5, 0.5], [0, 1]]
         >>> pulls = [0, 0]

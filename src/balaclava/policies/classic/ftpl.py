@@ -105,7 +105,6 @@ class FTPL(LossPolicy):
         learning_rate_scale: multiplies eta; M stays.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("ftpl", arms=3, horizon=10_000)
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)

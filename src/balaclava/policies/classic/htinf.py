@@ -111,7 +111,6 @@ class HTINF(LossPolicy):
         learning_rate_scale: multiplies eta; the threshold stays.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(bl.policy("htinf", arms=3), world, horizon=10_000,
         ...                       repetitions=20, seed=1)

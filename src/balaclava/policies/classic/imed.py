@@ -99,7 +99,6 @@ class IMED(BoundedPolicy):
     this is the Bernoulli form, valid for all rewards in [0, 1] and exact for 0 and 1.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("imed", arms=2).agent(seed=0)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

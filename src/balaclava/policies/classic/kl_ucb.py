@@ -67,7 +67,6 @@ class KLUCB(BoundedPolicy):
         c: 3 in the proofs; 0 by default, since more exploration costs more than it saves.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("kl-ucb", arms=2).agent(seed=0)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

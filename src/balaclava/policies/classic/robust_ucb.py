@@ -263,7 +263,6 @@ class RobustUCB(Policy):
             or log t has grown by this share. Use 0.01 for long runs.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("robust-ucb", arms=2, horizon=1000, moment_order=2, moment_bound=1)
         >>> agent, pulls = policy.agent(seed=0), [0, 0]
         >>> for _ in range(1000):

@@ -120,7 +120,6 @@ class SuccessiveElimination(BoundedPolicy):
         failure_probability: beta; 1/horizon by default, required without a horizon.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("successive-elimination", arms=2, horizon=1000).agent(seed=0)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

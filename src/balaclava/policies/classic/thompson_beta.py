@@ -38,7 +38,6 @@ class ThompsonBeta(BoundedPolicy):
     A reward x counts as a success with probability x, otherwise as a failure.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("thompson-beta", arms=2).agent(seed=0)
         >>> for _ in range(1000):
         ...     decision = agent.ask()

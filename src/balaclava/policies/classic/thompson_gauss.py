@@ -36,7 +36,6 @@ class ThompsonGauss(Policy):
         radius_scale: multiplies the standard deviation of the draws.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("thompson-gauss", arms=2).agent(seed=0)
         >>> pulls = [0, 0]
         >>> for _ in range(1000):

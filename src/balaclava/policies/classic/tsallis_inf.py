@@ -63,7 +63,6 @@ class TsallisINF(LossPolicy):
             is right for losses in [0, 1] with Laplace noise of scale `loss_noise`.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
         >>> results = bl.simulate(bl.policy("tsallis-inf", arms=3), world, horizon=10_000,
         ...                       repetitions=20, seed=1)

@@ -70,7 +70,6 @@ class UCB1(Policy):
     After one pull of each arm, play the arm with the largest mean + radius_scale sqrt(2 log t / n).
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("ucb1", arms=2).agent(seed=0)
         >>> for _ in range(100):
         ...     decision = agent.ask()

@@ -220,7 +220,6 @@ class PRAECentral(prae.PraePolicy):
             released estimate; "half-greedy": that arm or a random one, with equal chance.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("prae-central", arms=5, epsilon=1.0, moment_order=2, mean_range=100,
         ...                    horizon=10**6)
         >>> round(policy.needed_threshold)

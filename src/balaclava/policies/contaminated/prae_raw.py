@@ -94,7 +94,6 @@ class PRAERaw(prae.PraePolicy):
             released estimate; "half-greedy": that arm or a random one, with equal chance.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("prae-raw", arms=5, epsilon=1.0, moment_order=2, horizon=10**6)
         >>> round(dict(policy.batches(10**6))[2**16], 4)
         0.0772

@@ -144,7 +144,6 @@ class DPLinTS(PrivateLinearPolicy):
         radius_scale: multiplies v; never affects privacy.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
         >>> policy = bl.policy("dp-lin-ts", arms=5, features=3, epsilon=1.0, delta=1e-5)
         >>> results = bl.simulate(policy, world, horizon=5_000, repetitions=10, seed=1)

@@ -133,7 +133,6 @@ class DPLinUCB(PrivateLinearPolicy):
         radius_scale: multiplies beta; never affects privacy.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
         >>> policy = bl.policy("dp-linucb", arms=5, features=3, epsilon=1.0, delta=1e-5,
         ...                    radius_scale=0.3)

@@ -51,7 +51,6 @@ class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
         radius_scale: multiplies beta; never affects privacy.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
         >>> policy = bl.policy("ldp-linucb", arms=5, features=3, epsilon=1.0)
         >>> policy.report(0.3) in (0.0, 1.0)

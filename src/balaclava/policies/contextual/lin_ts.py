@@ -119,7 +119,6 @@ class LinTS(LinearPolicy):
         radius_scale: multiplies v.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
         >>> results = bl.simulate(bl.policy("lin-ts", arms=5, features=3), world,
         ...                       horizon=1_000, repetitions=10, seed=1)

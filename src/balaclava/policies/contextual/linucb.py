@@ -150,7 +150,6 @@ class LinUCB(LinearPolicy):
         radius_scale: multiplies beta.
 
     Example:
-        >>> import balaclava as bl
         >>> world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
         >>> results = bl.simulate(bl.policy("linucb", arms=5, features=3), world,
         ...                       horizon=1_000, repetitions=10, seed=1)

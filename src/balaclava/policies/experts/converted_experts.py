@@ -24,7 +24,6 @@ class DPExp3Experts(ConvertedExpertPolicy):
     {parameters}
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dp-exp3-experts", arms=2, experts=3, horizon=2000,
         ...                   epsilon=0.5, learning_rate_scale=5).agent(seed=1)
         >>> pulls = [0, 0]
@@ -58,7 +57,6 @@ class DPFTPLExperts(ConvertedExpertPolicy):
     {parameters}
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dp-ftpl-experts", arms=2, experts=3, horizon=2000,
         ...                   epsilon=0.5, learning_rate_scale=20).agent(seed=1)
         >>> pulls = [0, 0]
@@ -94,7 +92,6 @@ class DPHTINFExperts(ConvertedExpertPolicy):
     {parameters}
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dp-htinf-experts", arms=2, experts=3, horizon=2000,
         ...                   epsilon=0.5).agent(seed=1)
         >>> pulls = [0, 0]

@@ -197,7 +197,6 @@ class DPExp4(PrivateExpertPolicy):
         noise: "laplace", as in the paper, or "gaussian", which needs a delta above 0.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("dp-exp4", arms=5, experts=20, horizon=10**6, epsilon=1.0,
         ...                    delta=1e-5)
         >>> batch = policy.constants()

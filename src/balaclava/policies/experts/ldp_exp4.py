@@ -58,7 +58,6 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         learning_rate_scale: multiplies eta, and gamma with it; never affects privacy.
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("ldp-exp4", arms=2, experts=3, horizon=2000, epsilon=1.0,
         ...                    learning_rate_scale=10)
         >>> agent = policy.agent(seed=1)

@@ -33,7 +33,6 @@ class PrivatisedExperts(ExpertsAsArms):
         horizon: if given, one that ends within the first batch is refused.
 
     Example:
-        >>> import balaclava as bl
         >>> base = bl.policy("exp3", arms=2, eta=0.1, gamma=0.1)
         >>> agent = bl.privatise(base, epsilon=0.5, experts=3).agent(seed=1)
         >>> pulls = [0, 0]

@@ -436,7 +436,6 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
         radius_scale: multiplies the radius; privacy is unaffected.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dpr-adaptive-ucb", arms=2, epsilon=1.0).agent(seed=1)
         >>> pulls = [0, 0]
         >>> for _ in range(2000):

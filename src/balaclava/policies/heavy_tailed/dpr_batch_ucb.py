@@ -410,7 +410,6 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
         mean_range: D, the means lie in [-D, D].
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("dpr-batch-ucb", arms=5, epsilon=1.0, horizon=10**6,
         ...                    moment_order=1.9, moment_bound=8.142063093163385)
         >>> int(policy.schedule.sizes[0]), round(float(policy.schedule.radii[0]), 4)

@@ -162,7 +162,6 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
             and u = (moment_bound^(1/(1+v)) + D)^(1+v).
 
     Example:
-        >>> import balaclava as bl
         >>> bl.policy("dpr-se", arms=5, epsilon=1.0, horizon=10**6, moment_order=1.9,
         ...           moment_bound=8.142063093163385).first_epoch
         612090

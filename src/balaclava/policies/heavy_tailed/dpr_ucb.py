@@ -107,7 +107,6 @@ class DPRUCB(PrivateRealPolicy):
             and u = (moment_bound^(1/(1+v)) + D)^(1+v).
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("dpr-ucb", arms=5, epsilon=1.0, horizon=10**6,
         ...                    moment_order=1.9, moment_bound=8.142063093163385)
         >>> round(policy.level(1), 6), round(policy.level(1000), 4)

@@ -93,7 +93,6 @@ class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
             at most u^(1/p).
 
     Example:
-        >>> import balaclava as bl
         >>> policy = bl.policy("ldpr-batch-ucb", arms=5, epsilon=1.0, horizon=10**6,
         ...                    moment_order=1.9, moment_bound=8.142063093163385)
         >>> agent = policy.agent()
