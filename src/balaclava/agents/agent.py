@@ -4,6 +4,7 @@ import os
 import threading
 from typing import Any, NoReturn
 
+from balaclava import errors
 from balaclava._core.declared import brief
 from balaclava.agents.decisions import Decision, DecisionBook, OpenDecision
 from balaclava.agents.delivery import ArrivalDelivery, WindowDelivery
@@ -21,13 +22,6 @@ from balaclava.agents.settling import (
 )
 from balaclava.agents.status import Status
 from balaclava.agents.stopping import StopAdvice, stop_advice
-from balaclava.errors import (
-    DecisionError,
-    ParameterError,
-    PrivacyError,
-    ProcessError,
-    SavedStateError,
-)
 from balaclava.policies.base import Policy, unregistered_part
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
@@ -80,7 +74,7 @@ class Agent:
         missing: float | None = None,
     ) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-            raise ParameterError(
+            raise errors.ParameterError(
                 f"seed = {brief(seed)} is not allowed; give a whole number of at least 0, or None"
             )
         self._settling = checked_settling(patience, settle, missing)
@@ -146,7 +140,7 @@ class Agent:
         with self._lock:
             self._claim_if_used()
             if self._book.finished:
-                raise DecisionError(
+                raise errors.DecisionError(
                     "the agent is finished and makes no further decisions; play the arm that it "
                     "named, or make another agent"
                 )
@@ -448,7 +442,7 @@ class Agent:
         """
         policy = self._policy
         if (part := unregistered_part(policy)) is not None:
-            raise SavedStateError(
+            raise errors.SavedStateError(
                 f"{type(part).__name__} is not registered, so a save could not be restored; call "
                 "bl.register on it first"
             )
@@ -514,7 +508,7 @@ class Agent:
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
-            raise ProcessError(
+            raise errors.ProcessError(
                 f"this agent was made in process {self._process}, but this is process "
                 f"{os.getpid()}: after a fork both would release the same rewards, and epsilon "
                 "would count twice; make agents after forking, or call agent.adopt() if no other "
@@ -522,7 +516,7 @@ class Agent:
             )
 
     def __copy__(self) -> NoReturn:
-        raise PrivacyError(
+        raise errors.PrivacyError(
             "an agent cannot be copied: both copies would release the same rewards, and epsilon "
             "would count twice; make another with policy.agent(), or move it with agent.save(path) "
             "and bl.restore(path)"
@@ -532,7 +526,7 @@ class Agent:
         self.__copy__()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise PrivacyError(
+        raise errors.PrivacyError(
             "an agent cannot be pickled: a second one would release the same rewards; use "
             "agent.save(path) and bl.restore(path), and let only one continue"
         )

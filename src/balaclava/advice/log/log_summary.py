@@ -8,16 +8,7 @@ from typing import Literal
 import numpy as np
 
 from balaclava._core.declared import Outside
-from balaclava.advice.log import tail_index
-from balaclava.advice.log.arm_estimates import (
-    ArmEstimate,
-    BestArmTest,
-    WeightedArmEstimate,
-    compare_best_arm,
-    estimate_arm,
-    estimate_weighted_arms,
-    is_binary,
-)
+from balaclava.advice.log import arm_estimates, tail_index
 from balaclava.advice.log.clipping import clipping_findings
 from balaclava.advice.log.drift import DRIFT_WARNING, drift_findings
 from balaclava.advice.log.feature_columns import FeatureColumns
@@ -82,27 +73,33 @@ class LogSummary:
         return [weights[self.logged.arms == i] for i in range(len(self.labels))]
 
     @cached_property
-    def arms(self) -> list[ArmEstimate]:
+    def arms(self) -> list[arm_estimates.ArmEstimate]:
         """Rows, mean and interval of each arm."""
         estimates = []
         for i, label in enumerate(self.labels):
             people = self.participants
             people = None if people is None else people[self.logged.arms == i]
-            estimates.append(estimate_arm(label, self.samples[i], self.weights[i], people))
+            estimates.append(
+                arm_estimates.estimate_arm(label, self.samples[i], self.weights[i], people)
+            )
         return estimates
 
     @cached_property
-    def best_arm_test(self) -> BestArmTest:
+    def best_arm_test(self) -> arm_estimates.BestArmTest:
         """Whether the best arm is better than the others beyond chance."""
-        return compare_best_arm(self.arms, binary=is_binary(self._rewards))
+        return arm_estimates.compare_best_arm(
+            self.arms, binary=arm_estimates.is_binary(self._rewards)
+        )
 
     @cached_property
-    def weighted_arms(self) -> list[WeightedArmEstimate]:
+    def weighted_arms(self) -> list[arm_estimates.WeightedArmEstimate]:
         """Each arm by inverse propensity weights; empty without propensities."""
         if self.propensities is None:
             return []
         rows = self.logged.arms, self.logged.rewards
-        return estimate_weighted_arms(self.labels, *rows, self.propensities, self.participants)
+        return arm_estimates.estimate_weighted_arms(
+            self.labels, *rows, self.propensities, self.participants
+        )
 
     def per_participant(self, guarantee: Guarantee) -> Participants | None:
         """Rewards per participant, and their effect on a guarantee for one reward."""

@@ -9,18 +9,7 @@ import numpy as np
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
-from balaclava.frames.pools import (
-    NO_ROW,
-    OPEN_BATCHES_PER_ARM,
-    Pools,
-    add_reward,
-    batch_driver,
-    begin_pools,
-    find_row,
-    give_up,
-    needs_batch,
-    open_batch,
-)
+from balaclava.frames import pools as frame
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.batched import GrowingBatchPolicy, release_growing
 from balaclava.policies.intervals import FROM_POOLS, NO_WINNER, read_pools
@@ -38,7 +27,7 @@ LEAST_EVIDENCE = 0.5  # nats: below it evidence is chance, and predicts no lengt
 
 
 class State(NamedTuple):
-    pools: Pools
+    pools: frame.Pools
     evidence: np.ndarray  # [arm]: nats that the leader is better than it
     named: np.ndarray  # the best arm; NO_WINNER before it is known
 
@@ -51,7 +40,7 @@ class State(NamedTuple):
 @kernel
 def begin(params: Any) -> State:
     return State(
-        pools=begin_pools(params.arms, OPEN_BATCHES_PER_ARM),
+        pools=frame.begin_pools(params.arms, frame.OPEN_BATCHES_PER_ARM),
         evidence=np.zeros(params.arms),
         named=np.full(1, NO_WINNER),
     )
@@ -96,18 +85,18 @@ def closest(params: Any, state: State, arm: int) -> float:
 def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
     """Open a batch with which the evidence would pass the threshold, if means do not change."""
     pools = state.pools
-    if not needs_batch(pools, arm):
+    if not frame.needs_batch(pools, arm):
         return
     before, first = pools.planned[arm], math.ceil(params.first_batch)
     if pools.weights[arm] == 0:
         # With late rewards batches double: otherwise rows for open batches run out.
-        open_batch(pools, arm, max(first, before))
+        frame.open_batch(pools, arm, max(first, before))
         return
     growth = (threshold(params) + ANSWER_MARGIN) / max(closest(params, state, arm), LEAST_EVIDENCE)
     growth = min(max(growth, params.batch_ratio), MOST_ANSWER_GROWTH)
     if state.named[0] != NO_WINNER:
         growth = MOST_ANSWER_GROWTH
-    open_batch(pools, arm, max(math.ceil(min(growth * before, 2.0**53)) - before, 1))
+    frame.open_batch(pools, arm, max(math.ceil(min(growth * before, 2.0**53)) - before, 1))
 
 
 @kernel(borrows=True)
@@ -129,7 +118,7 @@ def compare(params: Any, state: State, arm: int, last_lead: int) -> None:
 
 @kernel(borrows=True)
 def release(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
-    if row != NO_ROW:
+    if row != frame.NO_ROW:
         last_lead = state.pools.lead[0]
         release_growing(params, state.pools, arm, row, rng)
         compare(params, state, arm, last_lead)
@@ -138,13 +127,13 @@ def release(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
     pools = state.pools
-    row = add_reward(pools, arm, find_row(pools, arm, phase), reward)
+    row = frame.add_reward(pools, arm, frame.find_row(pools, arm, phase), reward)
     release(params, state, arm, row, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    row = give_up(state.pools, arm, find_row(state.pools, arm, phase))
+    row = frame.give_up(state.pools, arm, frame.find_row(state.pools, arm, phase))
     release(params, state, arm, row, rng)
 
 
@@ -153,7 +142,7 @@ def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
     return read_pools(params, state.pools, arm)
 
 
-decide = batch_driver(top_two, prepare_batch)
+decide = frame.batch_driver(top_two, prepare_batch)
 
 
 @kernel(borrows=True)

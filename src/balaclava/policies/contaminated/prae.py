@@ -12,18 +12,8 @@ import numpy as np
 from balaclava._core import declared
 from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults, stored_as
+from balaclava.frames import epochs as frame
 from balaclava.frames.blocks import block_is_over
-from balaclava.frames.epochs import (
-    Epochs,
-    awaited,
-    begin_epochs,
-    capacity,
-    eliminate_arms,
-    end_epoch,
-    needs_epoch,
-    next_decision,
-    open_epoch,
-)
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import PrivateRealPolicy, failure_or_inverse_horizon
 from balaclava.policies.pooled_policies import PooledPolicy
@@ -66,7 +56,7 @@ class Params(NamedTuple):
 class PraeState(NamedTuple):
     """The open batches, each an epoch; by row, the values fixed when each opened."""
 
-    epochs: Epochs
+    epochs: frame.Epochs
     level: np.ndarray  # [row]: the truncation level, M
     step: np.ndarray  # [row]: of the grid on which a sum of its rewards is exact
     below_threshold: np.ndarray  # [row]: whether the batch is below the threshold
@@ -86,7 +76,7 @@ class PraeState(NamedTuple):
 def begin_elimination(params: Params, rows: int = 2) -> PraeState:
     """All arms active, no batch open; at most `rows` batches may be open."""
     return PraeState(
-        epochs=begin_epochs(params.arms, rows),
+        epochs=frame.begin_epochs(params.arms, rows),
         level=np.zeros(rows),
         step=np.zeros(rows),
         below_threshold=np.zeros(rows, np.bool_),
@@ -109,10 +99,10 @@ def next_size(params: Params, state: PraeState, rng: Any) -> None:
 @kernel(borrows=True)
 def open_batch(params: Params, state: PraeState, length: int, only: int) -> int:
     """Open the epoch of the batch, with `length` pulls of each of its arms; returns its row."""
-    row = open_epoch(state.epochs, length, only)
+    row = frame.open_epoch(state.epochs, length, only)
     state.below_threshold[row] = state.size[0] < params.threshold
     state.level[row] = level_of(params, state.size[0])
-    state.step[row] = exact_step(state.level[row], capacity(length))
+    state.step[row] = exact_step(state.level[row], frame.capacity(length))
     return row
 
 
@@ -146,20 +136,20 @@ def radius_with(params: Params, level: float, step: float, n: int) -> float:
 def radius_of(params: Params, size: int) -> float:
     """beta of a full batch."""
     level, n = level_of(params, size), size // params.folds
-    return radius_with(params, level, exact_step(level, capacity(n)), n)
+    return radius_with(params, level, exact_step(level, frame.capacity(n)), n)
 
 
 @kernel(borrows=True)
 def choose_in_batches(
     params: Params, state: PraeState, t: int, context: Any, rng: Any
 ) -> tuple[int, int]:
-    if state.unused_left[0] == 0 and needs_epoch(state.epochs):
+    if state.unused_left[0] == 0 and frame.needs_epoch(state.epochs):
         next_size(params, state, rng)
         if state.unused_left[0] == 0:
             open_batch(params, state, state.size[0], arm_of_batch(params, state, rng))
     if state.unused_left[0] > 0:
         return unused_pull(params, state, rng)
-    return next_decision(params, state.epochs, rng)
+    return frame.next_decision(params, state.epochs, rng)
 
 
 @kernel(borrows=True)
@@ -177,7 +167,7 @@ def arm_of_batch(params: Params, state: PraeState, rng: Any) -> int:
     for arm in range(params.arms):
         waits = False
         for row in range(epochs.left.size):
-            waits = waits or awaited(epochs, arm, row) > 0
+            waits = waits or frame.awaited(epochs, arm, row) > 0
         if not waits and (best < 0 or state.means[arm] > state.means[best]):
             best = arm
     return best if best >= 0 else int(np.argmax(state.means))
@@ -192,14 +182,14 @@ def end_batch(params: Params, state: PraeState, row: int, compare: bool) -> None
     """
     epochs = state.epochs
     if compare and not state.below_threshold[row]:
-        eliminate_arms(epochs)
+        frame.eliminate_arms(epochs)
     asked = epochs.blocks_done[0] + (0 if block_is_over(epochs.blocks) else 1)
     length = epochs.length[0]
     if epochs.number[0] > epochs.oldest[0]:
         while length < asked:
             length *= 2
             state.size[0] *= 2
-    end_epoch(epochs, length)
+    frame.end_epoch(epochs, length)
 
 
 class PraePolicy(PooledPolicy, PrivateRealPolicy):

@@ -9,14 +9,7 @@ import numpy as np
 from balaclava._core.declared import MeanRange
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults, stored_as
-from balaclava.frames.epochs import (
-    epoch_driver,
-    epoch_row,
-    is_learned,
-    keep_release,
-    needs_epoch,
-    next_decision,
-)
+from balaclava.frames import epochs as frame
 from balaclava.policies.base import Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.contaminated import prae
 from balaclava.privacy.mechanisms.laplace import laplace_release, private_argmax_histogram
@@ -64,11 +57,11 @@ def begin(params: prae.Params) -> State:
 @kernel(borrows=True)
 def choose(params: prae.Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     batch = state.batch
-    if batch.unused_left[0] == 0 and needs_epoch(batch.epochs):
+    if batch.unused_left[0] == 0 and frame.needs_epoch(batch.epochs):
         open_fold(params, state, rng)
     if batch.unused_left[0] > 0:
         return prae.unused_pull(params, batch, rng)
-    return next_decision(params, batch.epochs, rng)
+    return frame.next_decision(params, batch.epochs, rng)
 
 
 @kernel(borrows=True)
@@ -78,7 +71,7 @@ def open_fold(params: prae.Params, state: State, rng: Any) -> None:
     If the first fold still waits for rewards and no centre is known, open another first fold.
     """
     batch = state.batch
-    only = batch.epochs.only[epoch_row(batch.epochs, batch.epochs.number[0])]
+    only = batch.epochs.only[frame.epoch_row(batch.epochs, batch.epochs.number[0])]
     if state.second_due[0] and any_located(state, only):
         row = prae.open_batch(params, batch, batch.size[0] // 2, only)
         state.second_due[0] = False
@@ -127,7 +120,7 @@ def release(params: prae.Params, state: State, arm: int, row: int, rng: Any) -> 
     n, M = epochs.rewards_in_epoch[arm, row], batch.level[row]
     total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
     radius = prae.radius_with(params, M, batch.step[row], n)
-    keep_release(epochs, arm, row, total + n * state.centre[arm, row], radius)
+    frame.keep_release(epochs, arm, row, total + n * state.centre[arm, row], radius)
     batch.means[arm] = epochs.means[arm]
 
 
@@ -136,7 +129,7 @@ def finish(params: prae.Params, state: State, row: int) -> None:
     prae.end_batch(params, state.batch, row, not state.is_first_fold[row])
 
 
-learn_value, forget_decision = epoch_driver(release, finish)
+learn_value, forget_decision = frame.epoch_driver(release, finish)
 
 
 @kernel(borrows=True)
@@ -144,9 +137,9 @@ def learn(
     params: prae.Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     epochs = state.batch.epochs
-    if not is_learned(epochs, arm, phase):
+    if not frame.is_learned(epochs, arm, phase):
         return
-    row = epoch_row(epochs, phase)
+    row = frame.epoch_row(epochs, phase)
     if state.is_first_fold[row]:
         place = (reward - params.low) / params.width
         if 0.0 <= place < params.bins:  # rewards beyond the histogram are not counted

@@ -18,22 +18,7 @@ from balaclava.estimators.dyadic_histogram import (
     cut_level,
     denoise,
 )
-from balaclava.frames.pools import (
-    NO_ROW,
-    Pools,
-    add_reward,
-    batch_driver,
-    begin_pools,
-    close_batch,
-    cut_short,
-    drop_batch,
-    find_row,
-    give_up,
-    needs_batch,
-    open_batch,
-    rewards_in_batch,
-    use_mean,
-)
+from balaclava.frames import pools as frame
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.bounded.batched import FirstBatch
 from balaclava.policies.pooled_policies import PooledPolicy
@@ -64,7 +49,7 @@ FIRST_BATCH_EPSILON = 80.0  # pulls in the first batch, times epsilon; 40: +8 %;
 class State(NamedTuple):
     """Batches, released histograms of the rewards, and released means by stage."""
 
-    pools: Pools  # its `means` are the latest of each arm
+    pools: frame.Pools  # its `means` are the latest of each arm
     # By arm and row: fixed when the batch opens, but for the counts
     counts: np.ndarray  # raw: the rewards of the batch, less its centre, in each bin
     centre: np.ndarray
@@ -113,7 +98,7 @@ def capped_epsilon(epsilon: float) -> float:
 def begin(params: Any) -> State:
     arms = params.arms
     return State(
-        pools=begin_pools(arms, OPEN_BATCHES),
+        pools=frame.begin_pools(arms, OPEN_BATCHES),
         counts=np.zeros((arms, OPEN_BATCHES, BINS), np.int64),
         centre=np.zeros((arms, OPEN_BATCHES)),
         stage=np.zeros((arms, OPEN_BATCHES), np.int64),
@@ -210,14 +195,14 @@ def arm_to_play(params: Any, state: State, t: int) -> int:
 def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
     """Open the arm's next batch, or cut short a histogram that is no longer needed."""
     pools = state.pools
-    if needs_batch(pools, arm):
+    if frame.needs_batch(pools, arm):
         g = next_stage(params, state, arm, t)
         new = g > state.top_stage[arm]
         size = state.sizes[g] if new else state.next_size[arm]
         if g >= 0 and not new:
             size = max(size, 2 * state.sizes[g])
-        row = open_batch(pools, arm, size)
-        if row != NO_ROW:
+        row = frame.open_batch(pools, arm, size)
+        if row != frame.NO_ROW:
             state.newest_stage[arm] = g
             state.stage[arm, row] = g
             state.centre[arm, row] = pools.means[arm]
@@ -229,10 +214,10 @@ def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
         and state.newest_stage[arm] < 0
         and not (pools.held_out[0] or pools.first_pulls[0])
     ):
-        cut_short(pools, arm)  # one histogram is enough
+        frame.cut_short(pools, arm)  # one histogram is enough
 
 
-decide = batch_driver(arm_to_play, prepare_batch)
+decide = frame.batch_driver(arm_to_play, prepare_batch)
 
 
 @kernel(borrows=True)
@@ -295,44 +280,44 @@ def open_stage(params: Any, state: State, g: int, lead: int, t: int) -> bool:
 
 @kernel(borrows=True)
 def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
-    row = find_row(state.pools, arm, phase)
-    if row == NO_ROW:
+    row = frame.find_row(state.pools, arm, phase)
+    if row == frame.NO_ROW:
         return
     g, value = state.stage[arm, row], 0.0
     state.counts[arm, row, bin_index(reward - state.centre[arm, row])] += 1
     if g >= 0:
         width = state.high[g] - state.low[g]
         value = to_grid(min(max(reward - state.low[g], 0.0), width), width)
-    settle(params, state, arm, add_reward(state.pools, arm, row, value), rng)
+    settle(params, state, arm, frame.add_reward(state.pools, arm, row, value), rng)
 
 
 @kernel(borrows=True)
 def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    row = find_row(state.pools, arm, phase)
-    settle(params, state, arm, give_up(state.pools, arm, row), rng)
+    row = frame.find_row(state.pools, arm, phase)
+    settle(params, state, arm, frame.give_up(state.pools, arm, row), rng)
 
 
 @kernel(borrows=True)
 def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
     """Release a settled batch, once: its histogram and, at a stage, its clipped sum."""
-    if row == NO_ROW:
+    if row == frame.NO_ROW:
         return
-    pools, g, n = state.pools, state.stage[arm, row], rewards_in_batch(state.pools, arm, row)
+    pools, g, n = state.pools, state.stage[arm, row], frame.rewards_in_batch(state.pools, arm, row)
     share = params.level_share if g >= 0 else 1.0
     release_histogram(state, arm, row, n, share * params.epsilon, rng)
     if g >= 0:
         epsilon, width = (1.0 - share) * params.epsilon, state.high[g] - state.low[g]
         mean = state.low[g] + laplace_release(rng, pools.sums[arm, row], width, epsilon) / n
-        close_batch(pools, arm, row, n * mean)
+        frame.close_batch(pools, arm, row, n * mean)
         average_in(state, arm, g, n, mean, width / (n * capped_epsilon(epsilon)))
         state.top_stage[arm] = max(state.top_stage[arm], g)
-        use_mean(pools, arm, state.means[arm, state.top_stage[arm]], n)
+        frame.use_mean(pools, arm, state.means[arm, state.top_stage[arm]], n)
         return
     if not state.has_histogram[arm]:
         longer = min(2 * pools.sizes[arm, row], 2**53)
         state.next_size[arm] = max(state.next_size[arm], longer)
     pools.settled[arm] += 1
-    drop_batch(pools, arm, row)
+    frame.drop_batch(pools, arm, row)
     if state.top_stage[arm] < 0:
         n += pools.weights[arm]
         mean = pools.means[arm]
@@ -340,7 +325,7 @@ def settle(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
             low, high = levels(state, arm, 0)
             new = (n - pools.weights[arm]) / n
             mean += new * (state.origins[arm] + clipped_mean(state.shares[arm], low, high) - mean)
-        use_mean(pools, arm, mean, n)
+        frame.use_mean(pools, arm, mean, n)
 
 
 @kernel(borrows=True)

@@ -14,21 +14,7 @@ import numpy as np
 from balaclava._core import declared
 from balaclava._core.kernels import kernel
 from balaclava._core.states import added_later, range_faults, stored_as
-from balaclava.frames.pools import (
-    NO_ROW,
-    OPEN_BATCHES_PER_ARM,
-    Pools,
-    add_reward,
-    batch_driver,
-    begin_pools,
-    close_batch,
-    find_row,
-    give_up,
-    needs_batch,
-    open_batch,
-    rewards_in_batch,
-    use_mean,
-)
+from balaclava.frames import pools as frame
 from balaclava.policies.base import (
     Estimation,
     Kernels,
@@ -71,7 +57,7 @@ class Params(NamedTuple):
 class State(NamedTuple):
     """The pools, whose `means` are the estimates; by arm and row, values fixed for a batch."""
 
-    pools: Pools
+    pools: frame.Pools
     ordinals: np.ndarray  # [arm, row]: the batch's place in the tables of `Params`
     centres: np.ndarray  # [arm, row]: subtracted from its rewards
     own_levels: np.ndarray  # [arm, row]: B, which depends on the centre's radius
@@ -97,11 +83,11 @@ class State(NamedTuple):
 def begin(params: Params) -> State:
     arms, batches = params.arms, params.radii.size
     return State(
-        pools=begin_pools(arms, OPEN_BATCHES_PER_ARM),
-        ordinals=np.zeros((arms, OPEN_BATCHES_PER_ARM), np.int64),
-        centres=np.zeros((arms, OPEN_BATCHES_PER_ARM)),
-        own_levels=np.zeros((arms, OPEN_BATCHES_PER_ARM)),
-        own_steps=np.zeros((arms, OPEN_BATCHES_PER_ARM)),
+        pools=frame.begin_pools(arms, frame.OPEN_BATCHES_PER_ARM),
+        ordinals=np.zeros((arms, frame.OPEN_BATCHES_PER_ARM), np.int64),
+        centres=np.zeros((arms, frame.OPEN_BATCHES_PER_ARM)),
+        own_levels=np.zeros((arms, frame.OPEN_BATCHES_PER_ARM)),
+        own_steps=np.zeros((arms, frame.OPEN_BATCHES_PER_ARM)),
         released=np.zeros((arms, batches)),
         shares=np.zeros((arms, batches)),
         stretches=np.ones((arms, batches)),
@@ -125,10 +111,10 @@ def best_arm(params: Params, state: State, t: int) -> int:
 @kernel(borrows=True)
 def prepare_batch(params: Params, state: State, arm: int, t: int) -> None:
     """Open a batch about the arm's centre, with the level that the centre's radius needs."""
-    if needs_batch(state.pools, arm):
+    if frame.needs_batch(state.pools, arm):
         m = next_ordinal(params, state, arm)
-        row = open_batch(state.pools, arm, params.sizes[m])
-        if row != NO_ROW:
+        row = frame.open_batch(state.pools, arm, params.sizes[m])
+        if row != frame.NO_ROW:
             excess = max(state.errors[arm] - params.errors[m], 0.0)
             level = params.levels[m] + params.margin * excess
             state.ordinals[arm, row] = m
@@ -157,7 +143,7 @@ def last_release(params: Params, state: State, arm: int, end: int) -> int:
     return int(last)
 
 
-decide = batch_driver(best_arm, prepare_batch)
+decide = frame.batch_driver(best_arm, prepare_batch)
 
 
 @kernel(borrows=True)
@@ -220,25 +206,29 @@ def estimate(params: Params, state: State, arm: int, end: int) -> tuple[float, f
 def close(params: Params, state: State, arm: int, row: int, released: float) -> None:
     """Keep the mean of a batch, and estimate from all released means."""
     pools = state.pools
-    m, n, size = state.ordinals[arm, row], rewards_in_batch(pools, arm, row), pools.sizes[arm, row]
+    m, n, size = (
+        state.ordinals[arm, row],
+        frame.rewards_in_batch(pools, arm, row),
+        pools.sizes[arm, row],
+    )
     if m < params.radii.size:
         state.released[arm, m] = state.centres[arm, row] + released / n
         state.shares[arm, m] = n / size
         excess = state.own_levels[arm, row] / params.levels[m] - 1.0
         state.stretches[arm, m] = 1.0 + excess * (1.0 + 1.0 / params.margin)
-    close_batch(pools, arm, row, released + n * state.centres[arm, row])
+    frame.close_batch(pools, arm, row, released + n * state.centres[arm, row])
     mean, radius = estimate(params, state, arm, first_open(params, state, arm))
     if radius < state.errors[arm]:
         state.latest[arm], state.errors[arm] = mean, radius
     mean, radius = estimate(params, state, arm, params.radii.size)
     if radius < math.inf:
         state.widths[arm] = radius
-        use_mean(pools, arm, mean, pools.rewards[arm])
+        frame.use_mean(pools, arm, mean, pools.rewards[arm])
 
 
 @kernel(borrows=True)
 def settle(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
-    if row != NO_ROW:
+    if row != frame.NO_ROW:
         width = 2.0 * state.own_levels[arm, row]
         total = laplace_release(rng, state.pools.sums[arm, row], width, params.epsilon)
         close(params, state, arm, row, total)
@@ -248,17 +238,17 @@ def settle(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    row = find_row(state.pools, arm, phase)
-    if row != NO_ROW:
+    row = frame.find_row(state.pools, arm, phase)
+    if row != frame.NO_ROW:
         offset = reward - state.centres[arm, row]
         value = truncated_onto(offset, state.own_levels[arm, row], state.own_steps[arm, row])
-        settle(params, state, arm, add_reward(state.pools, arm, row, value), rng)
+        settle(params, state, arm, frame.add_reward(state.pools, arm, row, value), rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    row = find_row(state.pools, arm, phase)
-    settle(params, state, arm, give_up(state.pools, arm, row), rng)
+    row = frame.find_row(state.pools, arm, phase)
+    settle(params, state, arm, frame.give_up(state.pools, arm, row), rng)
 
 
 @kernel(borrows=True)

@@ -8,18 +8,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults
-from balaclava.frames.epochs import (
-    Epochs,
-    active_arms,
-    begin_epochs,
-    capacity,
-    eliminate_arms,
-    end_epoch,
-    keep_release,
-    needs_epoch,
-    next_decision,
-    open_epoch,
-)
+from balaclava.frames import epochs as frame
 from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.heavy_tailed.truncated_elimination import (
     LOG_2,
@@ -34,7 +23,7 @@ from balaclava.privacy.mechanisms.truncation import exact_step
 class State(NamedTuple):
     """The open epochs; by row, the values fixed when each opened."""
 
-    epochs: Epochs
+    epochs: frame.Epochs
     level: np.ndarray  # B, beyond which a reward counts as 0
     step: np.ndarray  # of the grid on which the sums of the epoch are exact
     length: np.ndarray  # R, which B is for
@@ -78,7 +67,7 @@ def error_radius(params: Params, active: int, epoch: int, length: int) -> float:
 @kernel
 def begin(params: Params) -> State:
     return State(
-        epochs=begin_epochs(params.arms),
+        epochs=frame.begin_epochs(params.arms),
         level=np.ones(2),
         step=np.ones(2),
         length=np.ones(2, np.int64),
@@ -89,15 +78,15 @@ def begin(params: Params) -> State:
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     epochs = state.epochs
-    if needs_epoch(epochs):
-        active, epoch = active_arms(epochs), epochs.number[0] + 1
+    if frame.needs_epoch(epochs):
+        active, epoch = frame.active_arms(epochs), epochs.number[0] + 1
         length = epoch_length(params, active, epoch)
-        row = open_epoch(epochs, length, -1)
+        row = frame.open_epoch(epochs, length, -1)
         state.level[row] = truncation_level(params, active, epoch, length)
-        state.step[row] = exact_step(state.level[row], capacity(length))
+        state.step[row] = exact_step(state.level[row], frame.capacity(length))
         state.length[row] = length
         state.radius[row] = 6.0 * params.radius_scale * error_radius(params, active, epoch, length)
-    return next_decision(params, epochs, rng)
+    return frame.next_decision(params, epochs, rng)
 
 
 @kernel(borrows=True)
@@ -107,15 +96,15 @@ def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     total = laplace_release(rng, epochs.sums[arm, row], 2.0 * state.level[row], params.epsilon)
     # With n < R rewards, noise and sampling error are at most R/n times as large.
     missing = max(1.0, state.length[row] / epochs.rewards_in_epoch[arm, row])
-    keep_release(epochs, arm, row, total, state.radius[row] * missing)
+    frame.keep_release(epochs, arm, row, total, state.radius[row] * missing)
 
 
 @kernel(borrows=True)
 def finish(params: Params, state: State, row: int) -> None:
     """Remove the arms that are behind by more than 12 err."""
     epochs = state.epochs
-    eliminate_arms(epochs)
-    end_epoch(epochs, epoch_length(params, active_arms(epochs), epochs.oldest[0] + 1))
+    frame.eliminate_arms(epochs)
+    frame.end_epoch(epochs, epoch_length(params, frame.active_arms(epochs), epochs.oldest[0] + 1))
 
 
 learn, forget = learn_truncated(release, finish)
@@ -195,5 +184,5 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
         params, epsilon = self.constants(), min(self.epsilon, 1.0)
         # A step divided by err, since err / B = ell / (R e).
         level = truncation_level(params, self.arms, 1, int(longest))
-        rounding = exact_step(level, capacity(int(longest))) / level * longest * epsilon
+        rounding = exact_step(level, frame.capacity(int(longest))) / level * longest * epsilon
         return 3.0 + math.sqrt(2.0 * epsilon) + epsilon / 3.0 + rounding / log_term(params, 2, 1)

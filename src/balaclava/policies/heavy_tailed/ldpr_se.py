@@ -8,20 +8,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults
-from balaclava.frames.epochs import (
-    Epochs,
-    active_arms,
-    begin_epochs,
-    eliminate_arms,
-    end_epoch,
-    epoch_driver,
-    epoch_row,
-    is_learned,
-    keep_release,
-    needs_epoch,
-    next_decision,
-    open_epoch,
-)
+from balaclava.frames import epochs as frame
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.heavy_tailed.truncated_elimination import (
     LOG_2,
@@ -34,7 +21,7 @@ from balaclava.policies.local_policies import LocalRealPolicy, truncated_laplace
 class State(NamedTuple):
     """The open epochs, with sums of reports; by row, the values fixed when each opened."""
 
-    epochs: Epochs
+    epochs: frame.Epochs
     level: np.ndarray  # B, which the server sends with the decision
     length: np.ndarray  # R, which B is for
     radius: np.ndarray  # 7 err, for R reports
@@ -90,7 +77,7 @@ def error_radius(params: Params, active: int, epoch: int, length: int) -> float:
 @kernel
 def begin(params: Params) -> State:
     return State(
-        epochs=begin_epochs(params.arms),
+        epochs=frame.begin_epochs(params.arms),
         level=np.ones(2),
         length=np.ones(2, np.int64),
         radius=np.ones(2),
@@ -100,20 +87,20 @@ def begin(params: Params) -> State:
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     epochs = state.epochs
-    if needs_epoch(epochs):
-        active, epoch = active_arms(epochs), epochs.number[0] + 1
+    if frame.needs_epoch(epochs):
+        active, epoch = frame.active_arms(epochs), epochs.number[0] + 1
         length = epoch_length(params, active, epoch)
-        row = open_epoch(epochs, length, -1)
+        row = frame.open_epoch(epochs, length, -1)
         state.level[row] = truncation_level(params, active, epoch, length)
         state.length[row] = length
         state.radius[row] = 7.0 * params.radius_scale * error_radius(params, active, epoch, length)
-    return next_decision(params, epochs, rng)
+    return frame.next_decision(params, epochs, rng)
 
 
 @kernel(borrows=True)
 def report_level(params: Params, state: State, arm: int, phase: int) -> float:
     """B of the decision's epoch: public, since it follows from earlier reports."""
-    return float(state.level[epoch_row(state.epochs, max(phase, 0))])
+    return float(state.level[frame.epoch_row(state.epochs, max(phase, 0))])
 
 
 @kernel(borrows=True)
@@ -122,25 +109,25 @@ def release(params: Params, state: State, arm: int, row: int, rng: Any) -> None:
     epochs = state.epochs
     # With n < R reports, err is at most R/n times as large.
     missing = max(1.0, state.length[row] / epochs.rewards_in_epoch[arm, row])
-    keep_release(epochs, arm, row, epochs.sums[arm, row], state.radius[row] * missing)
+    frame.keep_release(epochs, arm, row, epochs.sums[arm, row], state.radius[row] * missing)
 
 
 @kernel(borrows=True)
 def finish(params: Params, state: State, row: int) -> None:
     """Remove the arms that are behind by more than 14 err."""
     epochs = state.epochs
-    eliminate_arms(epochs)
-    end_epoch(epochs, epoch_length(params, active_arms(epochs), epochs.oldest[0] + 1))
+    frame.eliminate_arms(epochs)
+    frame.end_epoch(epochs, epoch_length(params, frame.active_arms(epochs), epochs.oldest[0] + 1))
 
 
-learn_value, forget_decision = epoch_driver(release, finish)
+learn_value, forget_decision = frame.epoch_driver(release, finish)
 
 
 @kernel(borrows=True)
 def learn_report(
     params: Params, state: State, t: int, arm: int, report: float, phase: int, rng: Any
 ) -> None:
-    if is_learned(state.epochs, arm, phase):
+    if frame.is_learned(state.epochs, arm, phase):
         learn_value(params, state, state.epochs, arm, report, phase, rng)
 
 
@@ -148,7 +135,7 @@ def learn_report(
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
-    if is_learned(state.epochs, arm, phase):
+    if frame.is_learned(state.epochs, arm, phase):
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
