@@ -11,6 +11,7 @@ from scipy import stats
 
 import balaclava as bl
 from balaclava.errors import ParameterError
+from balaclava.estimators.kl import kl, private_kl
 
 LOG_MILLION = 13.815510557964274
 
@@ -210,3 +211,24 @@ def test_orders_of_the_lower_bounds(v: float) -> None:
     rate = (2 + v) / (2 * (1 + v))
     assert slope("local_minimax", horizon=(10**9, 10**12)) == pytest.approx(rate)
     assert slope("local_minimax", epsilon=(1e-3, 1e-2)) == pytest.approx(-v / (1 + v), rel=1e-2)
+
+
+def test_identification_by_brute_force():
+    """Two arms: shares and common means on grids; three: equal costs; and the edges."""
+    for means, epsilon in (([0.3, 0.6], 1.0), ([0.05, 0.1], 0.1)):
+        worse, best = means
+        ys = np.linspace(worse, best, 400)
+        above = np.array([private_kl(1 - best, 1 - y, epsilon) for y in ys])
+        below = np.array([private_kl(worse, y, epsilon) for y in ys])
+        fastest = max((w * above + (1 - w) * below).min() for w in np.linspace(0, 1, 400))
+        bound = bl.bounds.identification(means, epsilon=epsilon, delta=0.05)
+        assert bound == pytest.approx(kl(0.05, 0.95) / fastest, rel=2e-3)
+    world = bl.environment("bernoulli", means=[0.2, 0.5, 0.4])
+    more = bl.bounds.identification(world, epsilon=1.0, delta=0.05)
+    assert more > bl.bounds.identification([0.4, 0.5], epsilon=1.0, delta=0.05)
+    assert bl.bounds.identification([0.5, 0.5], epsilon=1.0, delta=0.05) == math.inf
+    for options in ({"delta": 0.5}, {"delta": 0.0}, {"epsilon": -1.0}):
+        with pytest.raises(ParameterError):
+            bl.bounds.identification([0.2, 0.5], **{"epsilon": 1.0, "delta": 0.1, **options})
+    with pytest.raises(ParameterError, match="nothing to compare"):
+        bl.bounds.identification([0.2], epsilon=1.0, delta=0.1)

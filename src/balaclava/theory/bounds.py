@@ -13,8 +13,11 @@ Rewards whose moment of order 1 + v is at most 1, on the instances of
 - `heavy_tailed_pair`, `heavy_tailed_arms` and `heavy_tailed_minimax`: privacy of trajectories.
 - `local_pair`, `local_arms` and `local_minimax`: privacy of each report.
 
+`identification` bounds the rounds that it takes to name the best arm, not the regret.
+
 `contaminated_order` is for rewards with outliers, without constants; `early_commitment` is for
-losses. All functions return the regret, and raise `ParameterError` if an argument is out of range.
+losses. All other functions return the regret. All raise `ParameterError` if an argument is out of
+range.
 
 >>> round(minimax(arms=9, horizon=10**6, epsilon=1.0), 1)
 104.8
@@ -22,6 +25,7 @@ losses. All functions return the regret, and raise `ParameterError` if an argume
 17.59
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -49,6 +53,8 @@ _TAIL_ORDER = Annotated[float, Range(1, 2, open_low=True)]
 _EPSILON_UP_TO_1 = Annotated[float, Range(0, 1, open_low=True)]
 # Relative float error that a condition on whole rounds forgives.
 _CONDITION_TOLERANCE = 1e-9
+# Steps of searches. The interval shrinks by 0.618^30 = 5e-7, the error of a minimum by its square.
+_SECTIONS = 30
 
 
 def wang_zhu(
@@ -233,6 +239,56 @@ def private_kl_instance(
     """
     epsilon = check("epsilon", epsilon, Epsilon)
     return _over_arms(means, horizon, lambda mean, best: private_kl(mean, best, epsilon))
+
+
+def identification(environment: Any, *, epsilon: float, delta: float) -> float:
+    r"""Rounds until the best of Bernoulli arms is named (Azize, Jourdan, Al Marjani, Basu 2024).
+
+    For policies that name a wrong arm with probability at most delta on all instances, the expected
+    number of rounds is at least T* kl(delta, 1 - delta). With b the best arm and shares w of the
+    rounds
+
+    .. math::
+        1/T^* = \max_w \min_{a \ne b} \min_y
+        w_b\, d_\varepsilon(\mu_b, y) + w_a\, d_\varepsilon(\mu_a, y)
+
+    It is infinite if two arms are best.
+
+    Args:
+        environment: an environment with means in [0, 1], or these means.
+        epsilon: privacy loss of the whole trajectory.
+        delta: chance of naming a wrong arm, below 1/2.
+
+    Example:
+        >>> round(identification([0.75, 0.625, 0.5, 0.375, 0.25], epsilon=1.0, delta=0.01))
+        558
+    """
+    means = np.sort(check("means", getattr(environment, "means", environment), _BERNOULLI_MEANS))
+    epsilon = check("epsilon", epsilon, Epsilon)
+    delta = check("delta", delta, Annotated[float, Range(0, 0.5, open_low=True, open_high=True)])
+    if means.size < 2:
+        raise ParameterError("means has one arm: there is nothing to compare; give at least 2")
+    best, others = float(means[-1]), means[:-1].tolist()
+    if best == others[-1]:
+        return math.inf
+
+    def least(share: float, arm: float) -> float:
+        """The cost of a common mean of the best arm and another, at shares 1 and `share`."""
+
+        def cost(y: float) -> float:
+            above = private_kl(1.0 - best, 1.0 - y, epsilon)
+            return above + share * private_kl(arm, y, epsilon)
+
+        return _golden_minimum(cost, arm, best)
+
+    def rate(level: float) -> float:
+        """Evidence a round if each pair has the cost `level` at share 1 of the best arm."""
+        shares = [_smallest_above(functools.partial(least, arm=arm), level) for arm in others]
+        return level / (1.0 + sum(shares))
+
+    most = min(private_kl(1.0 - best, 1.0 - arm, epsilon) for arm in others)
+    fastest = -_golden_minimum(lambda level: -rate(level), 0.0, most * (1.0 - 1e-9))
+    return kl(delta, 1.0 - delta) / fastest
 
 
 def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float) -> float:
@@ -563,3 +619,32 @@ def _over_arms(means: Any, horizon: int, divergence: Callable[[float, float], fl
     gaps = [(best - mean, divergence(mean, best)) for mean in arms if mean < best]
     # Two means may be so close that their divergence rounds to 0.
     return math.log(horizon) * math.fsum(gap / price if price else math.inf for gap, price in gaps)
+
+
+def _golden_minimum(cost: Callable[[float], float], low: float, high: float) -> float:
+    """The least value of a function with one minimum, by golden sections."""
+    ratio = 0.5 * (math.sqrt(5.0) - 1.0)
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = cost(left), cost(right)
+    for _ in range(_SECTIONS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = cost(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = cost(right)
+    return min(at_left, at_right)
+
+
+def _smallest_above(value: Callable[[float], float], level: float) -> float:
+    """The argument at which an increasing function reaches `level`."""
+    high = 1.0
+    while value(high) < level:
+        high *= 2.0
+    low = 0.0
+    for _ in range(_SECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if value(middle) >= level else (middle, high)
+    return high
