@@ -14,6 +14,7 @@ from balaclava.reporting.assessment_input import (
     read_assessment,
 )
 from balaclava.reporting.nist_levels import nist_levels
+from balaclava.simulation.feedback import Feedback
 
 POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0)
 
@@ -25,11 +26,26 @@ def test_the_template_asks_every_question(tmp_path: Path) -> None:
     asked = {key for level in nist_levels(POLICY, 1, None) for key in level.questions}
     assert set(assessment.answers) == asked
     assert assessment.policy.name == "dp-imed"
+    assert assessment.feedback.prompt
     assert re.fullmatch("[0-9a-f]{64}", assessment.digest)
     path.write_text(
         assessment_template().replace("epsilon = 1.0", "epsilon = 0.5"), encoding="utf-8"
     )
     assert read_assessment(path).digest != assessment.digest
+
+
+@pytest.mark.parametrize(
+    "feedback",
+    [
+        Feedback.create({"mean": 20, "law": "uniform", "lost": 0.1}, patience=500),
+        Feedback.create({"values": [1, 2, 3]}),
+        Feedback.create({"mean": 5}, patience=50, settle="window", missing=0.0),
+    ],
+)
+def test_the_template_takes_delays_and_settling(feedback: Feedback, tmp_path: Path) -> None:
+    path = tmp_path / "assessment.toml"
+    path.write_text(assessment_template(feedback=feedback), encoding="utf-8")
+    assert read_assessment(path).feedback == feedback
 
 
 @pytest.mark.parametrize(
@@ -45,6 +61,10 @@ def test_the_template_asks_every_question(tmp_path: Path) -> None:
         ("repetitions = 200", "repetitions = 2", "repetitions = 2 is not allowed"),
         ("rewards_per_person = 1", "rewards_per_person = 0", "rewards_per_person = 0"),
         ("horizon = 2000", "", "give `horizon`"),
+        ('settle = "arrival"', 'settle = "window"', "settle = 'window' needs patience"),
+        ('settle = "arrival"', "missing = 0.0", "missing = 0.0 needs settle = 'window'"),
+        ("lost = 0.0", "lost = 2.0", "lost = 2.0"),
+        ("lost = 0.0", "loss = 0.0", "loss"),
         ("[environment]", "[environments]", "unknown key 'environments'"),
         ('owner = ""', "owner = 3", "owner must be a string"),
         ('owner = ""', "owner = ", "not well-formed TOML"),

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import balaclava as bl
 from balaclava.cli import main
+from balaclava.errors import ParameterError
 from balaclava.reporting.assessment_input import (
     AssessmentInput,
     assessment_template,
@@ -22,6 +23,8 @@ from tests.browser import chromium, needs_browser
 WORLD = bl.environment("bernoulli", means=[0.3, 0.7])
 
 POLICY = bl.policy("dp-imed", arms=2, epsilon=1.0)
+
+EXPLORING = bl.policy("dp-imed", arms=2, epsilon=1.0, explore=0.5)
 
 GIVEN = AssessmentInput(POLICY, WORLD, horizon=500, title="Pages & <prices>", repetitions=20)
 
@@ -78,9 +81,49 @@ def test_the_conclusion_is_honest() -> None:
     assert "of what playing at random loses" in words
     page = assessment_page(GIVEN, results=results, audit=FINE)
     assert "worst of 20" in page
-    assert "The winner: at 95% confidence" in page
+    assert "By the end the policy names the best arm in" in page
     weak = dataclasses.replace(GIVEN, policy=bl.policy("dp-imed", arms=2, epsilon=0.001))
-    assert "it hardly learns here" in conclusion(weak, weak.simulate(), FINE)[0]
+    assert "it hardly learns: " in conclusion(weak, weak.simulate(), FINE)[0]
+
+
+def test_the_headline_says_how_often_a_winner_is_named() -> None:
+    short = dataclasses.replace(GIVEN, horizon=60)
+    words, _ = conclusion(short, short.simulate(), FINE)
+    assert words.endswith("names the best arm in 0% of the runs, at 95% confidence.")
+    long = dataclasses.replace(GIVEN, horizon=5_000, policy=EXPLORING)
+    words, _ = conclusion(long, long.simulate(), FINE)
+    assert words.endswith("names the best arm in 100% of the runs, at 95% confidence.")
+    single = bl.policy("dp-ftpl-gauss", arms=2, epsilon=1.0, delta=1e-3)
+    mute = dataclasses.replace(GIVEN, policy=single)
+    assert "cannot name a winner" in conclusion(mute, mute.simulate(), FINE)[0]
+
+
+def test_the_page_describes_the_trial_with_its_delays() -> None:
+    """300 decisions late of 1,000: a share of the regret at random that a prompt trial hides."""
+    prompt = dataclasses.replace(GIVEN, horizon=1_000)
+    late = prompt.with_feedback(delay={"mean": 300, "lost": 0.1})
+    shares = []
+    for each in (prompt, late):
+        results = each.simulate()
+        assert results.feedback == each.feedback
+        page = assessment_page(each, results=results, audit=FINE)
+        shares.append(_share(conclusion(each, results, FINE)[0]))
+        assert "does not cover when a reward arrived" in page
+        assert "does not depend on the value of any reward; if it does, set settle" in page
+    assert "Rewards: geometric delay of mean 300, 10 % lost." in page
+    assert shares[0] + 20 < shares[1]
+    window = late.with_feedback(settle="window", patience=400, missing=0.0)
+    page = assessment_page(window, results=window.simulate(), audit=FINE)
+    assert "The guarantee covers when a reward arrived and whether it arrived" in page
+    assert "settled after a window of 400, missing counts 0." in page
+    with pytest.raises(ParameterError, match="missing = 2"):
+        late.with_feedback(settle="window", patience=400, missing=2.0)
+
+
+def _share(words: str) -> int:
+    match = re.search(r"(\d+)% of (?:what playing|the regret)", words)
+    assert match is not None, words
+    return int(match[1])
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +139,13 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = run.invoke(main, ["report", "--assessment", "assessment.toml", "--no-audit"])
     assert answer.exit_code == 0, answer.output
     assert "Not audited for this page" in Path("assessment.html").read_text(encoding="utf-8")
+    late = ["--delay", "40", "--settle", "window", "--patience", "99", "--missing", "0"]
+    answer = run.invoke(main, ["report", "--assessment", "assessment.toml", "--no-audit", *late])
+    assert answer.exit_code == 0, answer.output
+    page = Path("assessment.html").read_text(encoding="utf-8")
+    assert "geometric delay of mean 40, settled after a window of 99, missing counts 0." in page
+    other = run.invoke(main, ["report", "somewhere", "--lost", "0.1"])
+    assert "--delay is for --assessment" in other.output
     assert "give either SOURCE or" in run.invoke(main, ["report"]).output
     missing = run.invoke(main, ["report", "--assessment", "none.toml"])
     assert "none.toml cannot be read: No such file" in missing.output

@@ -5,7 +5,7 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import balaclava
 from balaclava._core.declared import Range, check
 from balaclava._core.extras import require_extra
+from balaclava.agents.settling import Settling, guarantee_when_settled, require_missing
 from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
 from balaclava.policies.base import POLICIES, Policy
@@ -21,13 +22,15 @@ from balaclava.privacy.guarantee import Guarantee
 from balaclava.reporting.nist_levels import nist_levels
 from balaclava.reporting.quick_audits import QUICK_TRIALS, AuditSummary, run_audits
 from balaclava.simulation.engine import Progress, simulate
+from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.results import Results
 
 AT_RANDOM = "at random"
 _TEXTS = ("title", "owner", "purpose", "population")
-_TABLES = ("policy", "environment", "simulation", "answers")
-# The keys of [simulation] and their smallest values; 20 runs are the fewest with a 95 % quantile.
+_TABLES = ("policy", "environment", "delay", "simulation", "answers")
+# Keys of [simulation] and their smallest values; 20 runs are the fewest with a 95 % quantile.
 _SMALLEST = {"horizon": 1, "repetitions": 20, "seed": 0}
+_SETTLING_ADVICE = '; if it does, set settle = "window"'
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,24 @@ class AssessmentInput:
     seed: int = 1
     answers: dict[str, str] = field(default_factory=dict)
     digest: str = ""  # of the file and of this package's version
-    guarantee: Guarantee | None = None  # of the deployment, if it differs from the policy's
+    guarantee: Guarantee | None = None  # of the deployment, if it is already running
+    feedback: Feedback = PROMPT  # how late rewards arrive, and when they count
 
     @property
     def reward_guarantee(self) -> Guarantee:
-        return self.guarantee or self.policy.guarantee
+        """The guarantee of one reward, with the assumptions of how rewards settle."""
+        window = self.feedback.settling.settle == "window"
+        return self.guarantee or guarantee_when_settled(
+            self.policy.guarantee, window=window, copied=False, otherwise=_SETTLING_ADVICE
+        )
+
+    def with_feedback(self, **changes: Any) -> "AssessmentInput":
+        """A copy with other delays or settling; `changes` are those of `Feedback.create`."""
+        feedback = Feedback.create(**{**self.feedback.description, **changes})
+        require_missing(self.policy, feedback.settling)
+        if feedback.delay is not None and feedback.delay.longest == feedback.delay.lost == 0:
+            feedback = replace(feedback, delay=None)
+        return replace(self, feedback=feedback)
 
     @property
     def person_guarantee(self) -> Guarantee | None:
@@ -70,6 +86,8 @@ class AssessmentInput:
             horizon=self.horizon,
             repetitions=self.repetitions,
             seed=self.seed,
+            delay=self.feedback.delay,
+            **self.feedback.settling._asdict(),
             winners=True,
             progress=progress,
         )
@@ -82,6 +100,7 @@ def assessment_template(
     environment: Mapping[str, Any] | None = None,
     rewards_per_person: int | None = None,
     horizon: int | None = None,
+    feedback: Feedback = PROMPT,
 ) -> str:
     """A file to fill in, with these values. Every key of [answers] is a question.
 
@@ -108,6 +127,15 @@ def assessment_template(
             document[key] = value
     if horizon is not None:
         document["simulation"]["horizon"] = horizon
+    if feedback.delay is not None:
+        document["delay"].update(
+            {name: each for name, each in feedback.delay.parameters.items() if each is not None}
+        )
+        if feedback.delay.values is not None:
+            del document["delay"]["mean"]
+    document["simulation"].update(
+        {name: each for name, each in feedback.settling._asdict().items() if each is not None}
+    )
     return tomlkit.dumps(document)
 
 
@@ -133,7 +161,7 @@ def read_assessment(path: str | os.PathLike[str]) -> AssessmentInput:
 def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
     _require_known("key", content, (*_TEXTS, "date", "rewards_per_person", *_TABLES))
     simulation = _table(content, "simulation")
-    _require_known("key of [simulation]", simulation, _SMALLEST)
+    _require_known("key of [simulation]", simulation, (*_SMALLEST, *Settling._fields))
     policy = POLICIES.from_mapping("[policy]", _table(content, "policy"))
     count = check(
         "rewards_per_person", content.get("rewards_per_person", 1), Annotated[int, Range(1)]
@@ -149,7 +177,8 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
     if "horizon" not in numbers:
         raise ExperimentFileError("[simulation] has no horizon; give `horizon`, in decisions")
     texts: dict[str, Any] = {name: _text(name, content.get(name, "")) for name in _TEXTS}
-    return AssessmentInput(
+    settling = {name: simulation[name] for name in Settling._fields if name in simulation}
+    assessment = AssessmentInput(
         policy,
         ENVIRONMENTS.from_mapping("[environment]", _table(content, "environment")),
         **numbers,
@@ -158,6 +187,9 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
         rewards_per_person=count,
         answers={name: _text(f"answers.{name}", value) for name, value in answers.items()},
         digest=digest,
+    )
+    return assessment.with_feedback(
+        delay=_table(content, "delay") if "delay" in content else None, **settling
     )
 
 

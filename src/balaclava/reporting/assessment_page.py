@@ -104,10 +104,14 @@ def conclusion(
     words = f"{name} gives each {unit} {stated}; {checked}"
     if results is None:
         return f"{words}; its regret was not simulated.", audit is not None
-    share = _share_of_random(results, name)
+    share, winner = _share_of_random(results, name), _winner_shares(assessment, results)
+    named = "" if winner is None else f", and {winner}"
+    decisions = f"over {results.horizon:,} decisions it"
     if share > _HARDLY_LEARNS:
-        return f"{words}; it hardly learns here: {share:.0%} of the regret at random.", False
-    return f"{words}; it loses {share:.0%} of what playing at random loses.", audit is not None
+        lost = f"{decisions} hardly learns: {share:.0%} of the regret at random"
+        return f"{words}; {lost}{named}.", False
+    lost = f"{decisions} loses {share:.0%} of what playing at random loses"
+    return f"{words}; {lost}{named}.", audit is not None
 
 
 def _share_of_random(results: Results, label: str) -> float:
@@ -142,10 +146,21 @@ def _regret(assessment: AssessmentInput, results: Results) -> dict[str, Any]:
         "repetitions": len(results.final_regret(assessment.policy.name)),
         "settings": ", ".join(listed),
         "risk_rows": [_risk_row(results, label) for label in results.labels],
-        "winner": _winner(assessment, results),
+        "arrivals": _arrivals(results),
+        "winner": _winner_shares(assessment, results),
         "curves": curves,
         "views": curve_views(curves, []),
     }
+
+
+def _arrivals(results: Results) -> str:
+    """How late the simulated rewards arrived, and when they counted."""
+    if results.feedback.prompt:
+        return "Every reward arrives at once and is learned from at once; late rewards cost regret."
+    return (
+        f"Rewards: {results.feedback}. Delays and losses are drawn independently of the rewards, "
+        "in further decisions."
+    )
 
 
 def _risk_row(results: Results, label: str) -> tuple[str, ...]:
@@ -154,15 +169,18 @@ def _risk_row(results: Results, label: str) -> tuple[str, ...]:
     return label, *map(significant, numbers), f"{_share_of_random(results, label):.0%}"
 
 
-def _winner(assessment: AssessmentInput, results: Results) -> str:
-    """How often the policy names the right arm; empty if that was not recorded."""
+def _winner_shares(assessment: AssessmentInput, results: Results) -> str | None:
+    """How often the policy names the right arm, as a clause; None if that was not recorded."""
+    if assessment.policy.estimation is None:
+        return "cannot name a winner, because it releases no averages"
     if not has_releases(results):
-        return ""
+        return None
     winners = results.winners()
     row = next(row for row in winners if row.label == assessment.policy.name)
     if np.isnan(row.right):
-        return "The policy releases no averages, so it cannot name a winner."
+        return "cannot name a winner, because no interval is proved"
+    others = f", a wrong one in {row.wrong:.0%}" if row.wrong else ""
     return (
-        f"The winner: at {winners.confidence:.0%} confidence the right arm was named by the end "
-        f"in {row.right:.0%} of the runs, a wrong one in {row.wrong:.0%}, none in {row.none:.0%}."
+        f"names the best arm in {row.right:.0%} of the runs{others}, at "
+        f"{winners.confidence:.0%} confidence"
     )

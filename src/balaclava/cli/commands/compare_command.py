@@ -166,6 +166,7 @@ def _write_assessment(
         environment={**source, **settings},
         rewards_per_person=1 if participants is None else participants.most,
         horizon=comparison.results.horizon,
+        feedback=comparison.results.feedback,
     )
     place.write_text(text, encoding="utf-8")
 

@@ -1,10 +1,11 @@
 """`balaclava report` and `balaclava assessment`: HTML pages, and the input of one."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from balaclava.cli.options import option
+from balaclava.cli.options import delay_options, option, pop_delay
 from balaclava.cli.terminal import progress_bar, waiting
 
 
@@ -26,28 +27,39 @@ from balaclava.cli.terminal import progress_bar, waiting
     default=None,
 )
 @option("--trials", click.IntRange(100), "Games of each audit.", default=20_000)
+@delay_options
+@option("--settle", ["arrival", "window"], "When a reward counts; window needs --patience.")
+@option("--missing", float, "Value of a reward that did not arrive in its window.")
 def report(
     source: Path | None,
     assessment_file: Path | None,
     out: Path | None,
     audited: bool | None,
     trials: int,
+    **options: Any,
 ) -> None:
     """Write one HTML page about SOURCE: curves, intervals, tables, guarantees.
 
     SOURCE is the folder of a sweep, the folder that `balaclava simulate` wrote, or a results
     file. The page is one file that needs no network.
 
+    Delays, losses and settling of an assessment are those of its file; the options replace them.
+
     \b
     Example: balaclava report quickstart-results
     Example: balaclava report results.parquet --audit --out page.html
     Example: balaclava report --assessment assessment.toml
+    Example: balaclava report --assessment assessment.toml --delay 300 --lost 0.1
     """
+    settling = {name: options.pop(name) for name in ("settle", "missing")}
+    late = pop_delay(options) | {name: each for name, each in settling.items() if each is not None}
     if (source is None) == (assessment_file is None):
         raise click.UsageError("give either SOURCE or --assessment FILE.toml")
     if assessment_file is not None:
-        _write_assessment_page(assessment_file, out, audited is not False, trials)
+        _write_assessment_page(assessment_file, out, late, audited is not False, trials)
     elif source is not None:
+        if late:
+            raise click.UsageError(f"--{next(iter(late))} is for --assessment; leave it out")
         _write_report_page(source, out, bool(audited), trials)
 
 
@@ -87,12 +99,14 @@ def assessment(target: Path | str | None) -> None:
     click.echo(f"wrote {place}; fill it in, then: balaclava report --assessment {place}")
 
 
-def _write_assessment_page(file: Path, out: Path | None, audited: bool, trials: int) -> None:
+def _write_assessment_page(
+    file: Path, out: Path | None, late: dict[str, Any], audited: bool, trials: int
+) -> None:
     from balaclava._core.atomic_files import atomically, require_writable_file
     from balaclava.reporting.assessment_input import audit_policy, read_assessment
     from balaclava.reporting.assessment_page import assessment_page
 
-    inputs = read_assessment(file)
+    inputs = read_assessment(file).with_feedback(**late)
     out = file.with_suffix(".html") if out is None else out
     require_writable_file(out)
     with progress_bar() as progress:
