@@ -7,8 +7,10 @@ from balaclava._core.number_format import significant
 from balaclava.advice.choose.recommend import policy_code
 from balaclava.advice.choose.scale_search import RADIUS_SCALE
 from balaclava.advice.log.feature_gain import FeatureGain
+from balaclava.advice.log.log_summary import LogSummary
 from balaclava.advice.log.off_policy import OFF_POLICY_METHODS
 from balaclava.advice.trial.compare import Comparison
+from balaclava.advice.trial.drift_trial import LOSS_POLICIES, DriftTrial
 from balaclava.advice.trial.feature_trial import FeatureTrial, feature_advice
 from balaclava.advice.trial.standings import AT_RANDOM, Standing
 from balaclava.reporting.report_data import PageData, ResultsPanel
@@ -55,6 +57,8 @@ def write_comparison(
         prices=price_sentences(comparison),
         feature_advice=[] if gain is None else feature_advice(gain, trial),
         with_features=None if trial is None else feature_table(trial),
+        drift=None if comparison.drift_trial is None else drift_table(comparison.drift_trial),
+        drift_findings=comparison.drift_trial.findings() if comparison.drift_trial else [],
         steps=next_steps(comparison),
     )
 
@@ -149,18 +153,19 @@ def price_sentences(comparison: Comparison) -> list[str]:
 
 def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
     """Next steps, each with its keyword; empty if no policy fits."""
-    best = comparison.best
+    best, drift = comparison.best, comparison.drift_trial
     if best is None:
-        return []
-    rows = {row.label: row for row in comparison.standings}
+        ranged = "give --range or --clip, so that policies that tolerate drift can be tried"
+        unknown = f"averages drift in this log, so no policy is recommended; {ranged}"
+        return [("warning", unknown)] if comparison.log.drifts and drift is None else []
+    rows = {row.label: row for row in (comparison if drift is None else drift).standings}
     row, at_random = rows[best], rows[AT_RANDOM]
-    name = comparison.candidates[best].policy.name
+    policy = comparison.named(best)
     asked = "who may see rewards, and whether an observer sees one decision or all decisions"
-    drift = "averages drift in this log but not in the simulation: expect more regret"
     return [
-        *([("warning", drift)] if comparison.log.drifts else []),
-        ("use", policy_code(comparison.named(best))),
-        ("privacy", comparison.candidates[best].policy.guarantee.explain()),
+        ("use", policy_code(policy)),
+        *([("tell", _as_loss(comparison.log))] if best in LOSS_POLICIES else []),
+        ("privacy", policy.guarantee.explain()),
         (
             "risk",
             f"it loses {significant(row.mean)} on average, and up to {significant(row.high)} in "
@@ -169,16 +174,30 @@ def next_steps(comparison: Comparison) -> list[tuple[str, str]]:
         (
             "next",
             f"`balaclava choose` asks for facts that a log lacks: {asked}. `balaclava audit "
-            f"{name}` tests the guarantee. This command with --assessment FILE.toml begins the "
-            "page for a review board. `balaclava serve` runs the policy",
+            f"{policy.name}` tests the guarantee. This command with --assessment FILE.toml begins "
+            "the page for a review board. `balaclava serve` runs the policy",
         ),
     ]
+
+
+def drift_table(trial: DriftTrial) -> list[tuple[str, ...]]:
+    """Policies with drift, best first, as strings; the header first."""
+    header = ("policy, with drift", "privacy", "regret", "± (95 %)", "of random (95 %)", "95 %")
+    return [header, *((*_standing_cells(row), significant(row.high)) for row in trial.standings)]
+
+
+def _as_loss(log: LogSummary) -> str:
+    low, high = log.reward_range if log.clip is None else log.clip
+    above = f"{high:g} - reward"
+    loss = above if high - low == 1 else f"({above}) / {high - low:g}"
+    return f"it takes losses in [0, 1]: `tell(decision, {loss})`"
 
 
 def how_played(comparison: Comparison) -> str:
     count = len(next(iter(comparison.results.runs.values())))
     feedback = str(comparison.results.feedback)
     late = f", with delayed rewards ({feedback})," if feedback else ""
+    late += ", without drift," if comparison.log.drifts else ""
     return (
         f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that agree with "
         f"the log. In {comparison.equal:.0%} of them all arms are equal, the p-value of that "

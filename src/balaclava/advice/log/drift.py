@@ -15,8 +15,8 @@ _MIN_ROWS_PER_PERIOD = 10  # of an arm; below it the normal approximation of its
 _FALSE_ALARM_PROBABILITY = 0.025
 
 DRIFT_WARNING = (
-    "Policies here expect averages that do not change, and the simulations below have no drift. "
-    "Policies for adversarial losses (`balaclava policies --rewards loss`) tolerate drift."
+    "Most policies expect averages that do not change. Policies for adversarial losses (`balaclava "
+    "policies --rewards loss`) tolerate drift."
 )
 
 
@@ -45,9 +45,7 @@ def drift_findings(
     require_extra("scipy", "looking for drift")
     from scipy.stats import chi2_contingency
 
-    order = np.argsort(times, kind="stable")
-    periods = np.empty(rewards.size, np.int64)
-    periods[order] = np.arange(rewards.size) * DRIFT_PERIODS // rewards.size
+    periods = drift_periods(times)
     by_arm = [periods[arms == i] for i in range(len(labels))]
     counts = np.array([np.bincount(mine, minlength=DRIFT_PERIODS) for mine in by_arm])
     sentences = []
@@ -71,6 +69,13 @@ def drift_findings(
     if drifting:
         sentences.append(DRIFT_WARNING)
     return sentences or [f"No drift is seen in {DRIFT_PERIODS} periods; it may be small or late."]
+
+
+def drift_periods(times: np.ndarray) -> np.ndarray:
+    """The period of each row, from 0; all have equally many rows."""
+    periods = np.empty(times.size, np.int64)
+    periods[np.argsort(times, kind="stable")] = np.arange(times.size) * DRIFT_PERIODS // times.size
+    return periods
 
 
 def _test_arm(

@@ -12,6 +12,7 @@ from balaclava.advice.choose.scale_search import RADIUS_SCALE, regret_cost, with
 from balaclava.advice.log.feature_gain import FeatureGain, estimate_feature_gain
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.advice.log.participants import Participants
+from balaclava.advice.trial.drift_trial import DriftTrial, play_with_drift
 from balaclava.advice.trial.feature_trial import FeatureTrial, feature_advice, play_with_features
 from balaclava.advice.trial.log_trial import LogTrial
 from balaclava.advice.trial.standings import AT_RANDOM, Standing, mean_ratio, rank_policies
@@ -73,6 +74,7 @@ class Comparison:
     participants: Participants | None
     feature_gain: FeatureGain | None = None  # if the log has features
     feature_trial: FeatureTrial | None = None  # if they help
+    drift_trial: DriftTrial | None = None  # if averages drift and rewards have a range
 
     @property
     def fitting(self) -> dict[str, str]:
@@ -91,15 +93,21 @@ class Comparison:
     def best(self) -> str | None:
         """The fitting policy with the least regret; None if no policy fits.
 
+        If averages drift, the policy that does best with that drift; none without a trial of it.
         Policies that protect the whole trajectory come first: only the operator knows what an
         observer sees, and this is the safe assumption.
         """
+        if self.log.drifts:
+            return None if self.drift_trial is None else self.drift_trial.best
         scopes = {label: self.candidates[label].policy.guarantee.scope for label in self.fitting}
         return min(scopes, key=lambda label: scopes[label] != "trajectory", default=None)
 
     def named(self, label: str) -> Policy:
-        """A candidate with the names of the arms, unless they are many."""
-        policy = self.candidates[label].policy
+        """A policy with the names of the arms, unless they are many."""
+        policies = {label: each.policy for label, each in self.candidates.items()}
+        if self.drift_trial is not None:
+            policies |= self.drift_trial.policies
+        policy = policies[label]
         if len(self.log.labels) > _MAX_NAMED_ARMS:
             return policy
         return type(policy).create({**policy.parameters, "arms": self.log.labels})
@@ -154,6 +162,7 @@ class Comparison:
                 for row in self.standings
             ],
             "context": self._features_to_dict(),
+            "drift": None if self.drift_trial is None else self.drift_trial.to_dict(),
             "prices": [price._asdict() for price in self.prices],
             "findings": self.findings(),
             "use": None if self.best is None else policy_code(self.named(self.best)),
@@ -237,6 +246,7 @@ def compare(
         log.per_participant(next(iter(candidates.values())).policy.guarantee),
         gain,
         gain and play_with_features(log, gain, trial, repetitions, epsilon, delta),
+        play_with_drift(log, worlds, trial, epsilon, repetitions),
     )
 
 

@@ -154,6 +154,8 @@ def _write_assessment(
     log = comparison.log
     if comparison.best is None:
         raise ParameterError("--assessment: no policy fits, so there is none to assess")
+    if log.drifts:
+        raise ParameterError("--assessment: averages drift, and the page would play without drift")
     if not Path(log.path).exists():
         raise ParameterError("--assessment: the page reads the log again; give a file, not a pipe")
     policy = comparison.named(comparison.best)
@@ -188,7 +190,8 @@ def _print_comparison(comparison: Comparison) -> None:
         terminal.print_sentences([*others, ""])
     terminal.print_sentences([comparison_page.how_played(comparison), *comparison.findings(), ""])
     if comparison.fitting:
-        click.echo("The policies that fit:")
+        unless = " if averages do not change" if comparison.log.drifts else ""
+        click.echo(f"The policies that fit{unless}:")
         for label, why in comparison.fitting.items():
             line = f"- {label} ({comparison.results.guarantee(label)}): {why}"
             terminal.print_sentences([line], indent="  ")
@@ -201,6 +204,9 @@ def _print_comparison(comparison: Comparison) -> None:
     if gain is not None and trial is not None:
         terminal.print_sentences([*feature_advice(gain, trial), ""])
         terminal.print_cells(comparison_page.feature_table(trial))
+    if comparison.drift_trial is not None:
+        terminal.print_sentences([*comparison.drift_trial.findings(), ""])
+        terminal.print_cells(comparison_page.drift_table(comparison.drift_trial))
     for label, text in comparison_page.next_steps(comparison):
         (terminal.print_code if label == "use" else terminal.print_labelled)(label, text)
 
