@@ -16,38 +16,8 @@
     name = "ucb1"
     radius_scale = 0.5
 
-A policy takes `arms` from the environment and `horizon` from the file.
-
-A file may list several values. Every combination is played::
-
-    horizon = [10000, 100000]                        # also: seed
-
-    [environments.close]                             # instead of [environment]
-    name = "bernoulli"
-    means = [0.5, 0.55]
-
-    [environments.heavy]
-    name = "pareto"
-    means = [0.4, 0.8]
-    shape = { grid = [1.5, 2.5] }                    # one environment per value
-
-    [policies.dp-se]
-    epsilon = { log = [0.01, 10, 4] }                # first, last, count: 0.01, 0.1, 1, 10
-    radius_scale = { linear = [0.2, 1, 5] }          # 0.2, 0.4, 0.6, 0.8, 1
-
-Rewards may arrive late, or never::
-
-    patience = 5000                                  # also: settle = "window", missing = 0.0
-
-    [delay]
-    mean = { grid = [200, 1000] }
-    law = "geometric"                                # or "fixed", "uniform"; or values = [...]
-    lost = 0.02
-
-`device = "cuda"` plays on a GPU, "auto" does so if there is one.
-
-`winners = true` records releases at the checkpoints. Tables and pages then show how many runs name
-the right arm, and when. At least one policy must offer estimates, such as dp-imed.
+A policy takes `arms` from the environment and `horizon` from the file. docs/scaling.md has the
+other keys: several environments, horizons and seeds, ranges of parameters, delays, devices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """`balaclava report`: one HTML file with the results of a simulation or a sweep."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib
@@ -9,19 +7,17 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import balaclava
 from balaclava._core.atomic_files import atomically
 from balaclava._core.html_templates import render_template, template_source
+from balaclava.policies.base import Policy
 from balaclava.reporting import report_charts, report_data
 from balaclava.reporting.quick_audits import AuditSummary
 from balaclava.reporting.report_sections import TABLE_HEADER, PanelSection
 from balaclava.simulation.analysis.regret_tails import TAIL_HEADER
 from balaclava.simulation.analysis.statistics import CONFIDENCE
-
-if TYPE_CHECKING:
-    from balaclava.policies.base import Policy
 
 REPORTING = "balaclava.reporting"  # the package whose templates these are
 _PAGE_POINTS = 30_000  # on all curves of a page; keeps the file at a few megabytes

@@ -1,16 +1,15 @@
 """The numbers and charts of one environment and one horizon, for templates/panel.html."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from balaclava._core.number_format import rounded_up, significant
+from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Scope
 from balaclava.reporting import report_charts
 from balaclava.reporting.report_charts import (
@@ -30,9 +29,6 @@ from balaclava.reporting.report_data import (
 from balaclava.simulation.analysis.regret_tails import tail_cells
 from balaclava.simulation.analysis.statistics import CONFIDENCE
 from balaclava.simulation.analysis.winners import Winners, has_releases
-
-if TYPE_CHECKING:
-    from balaclava.policies.base import Policy
 
 MOST_BANDS = 12  # curves whose bands a reader can still distinguish; a guess
 _ARM_GROUPS = 10  # groups of arms below the best in the chart of pulls; a guess

@@ -39,6 +39,7 @@ class Results:
     """Regret and pulls of every repetition, as `bl.simulate` returns them.
 
     After an interrupted simulation some policies have fewer repetitions than others, or none.
+    Methods raise `UnknownNameError` if no policy has the label.
 
     Example:
         >>> import balaclava as bl
@@ -107,9 +108,6 @@ class Results:
 
         Returns:
             An array of shape (repetitions, checkpoints).
-
-        Raises:
-            UnknownNameError: if no policy has this label.
         """
         rows = [run.regret for run in self._finished_runs(label)]
         return np.array(rows).reshape(-1, self.checkpoints.size)
@@ -122,9 +120,6 @@ class Results:
 
         Returns:
             An array with one number per repetition.
-
-        Raises:
-            UnknownNameError: if no policy has this label.
         """
         return self.regret(label)[:, -1]
 
@@ -136,9 +131,6 @@ class Results:
 
         Returns:
             An array of shape (repetitions, arms).
-
-        Raises:
-            UnknownNameError: if no policy has this label.
         """
         rows = [run.pulls for run in self._finished_runs(label)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.environment.arms)
@@ -148,9 +140,6 @@ class Results:
 
         Args:
             label: the label of a policy.
-
-        Raises:
-            UnknownNameError: if no policy has this label.
         """
         self._finished_runs(label)
         return str(self.policies[label].guarantee)
@@ -173,9 +162,6 @@ class Results:
 
         Returns:
             The quantiles, each with the two runs between which it lies with 95 % confidence.
-
-        Raises:
-            UnknownNameError: if no policy has this label.
         """
         from balaclava.simulation.analysis.regret_tails import regret_quantiles
 

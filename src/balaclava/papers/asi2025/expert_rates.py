@@ -1,10 +1,8 @@
 """Asi, Raman, Talwar 2025: the rows of Table 1 with experts, measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +23,8 @@ from balaclava.papers.harness.worst_case_slopes import (
     format_value,
     measure_settings,
 )
+from balaclava.policies.base import Policy
 from balaclava.simulation.analysis.statistics import mean_of_regret
-
-if TYPE_CHECKING:
-    from balaclava.policies.base import Policy
 
 
 class ExpertPlan(NamedTuple):

@@ -7,18 +7,14 @@ Here 2 gamma tau <= p and p <= gamma (T - tau). Then p changed losses have littl
 policy hardly sees the turn. `bl.bounds.early_commitment` has the bound and its proof.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from balaclava.environments.hard_losses import fast_commit
+from balaclava.simulation.results import Results
 from balaclava.theory.bounds import early_commitment
-
-if TYPE_CHECKING:
-    from balaclava.simulation.results import Results
 
 # Candidates for p times epsilon, around the 1/2 of `lemma_line`.
 _CHANGED_LOSSES = (0.25, 0.5, 1.0, 2.0)

@@ -1,8 +1,6 @@
 """Hard losses, tuned policies and proved powers for Asi, Raman and Talwar (2025)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from balaclava.advice.choose.scale_search import least_proved_bound
 from balaclava.environments.base import Environment
@@ -14,9 +12,7 @@ from balaclava.papers.harness.worst_case_slopes import (
     LEARNED_SHARE,
     WorstRegrets,
 )
-
-if TYPE_CHECKING:
-    from balaclava.policies.base import Policy
+from balaclava.policies.base import Policy
 
 ASI_2025 = Paper(
     reference="Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025",

@@ -1,20 +1,16 @@
 """Calibrated radius scales for the figures, next to the constants of the proofs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from balaclava.advice.choose.calibrate import choose_scale
 from balaclava.advice.choose.scale_search import ScaleSearch
+from balaclava.environments.base import Environment
 from balaclava.papers.harness.figure_run import RunSize
 from balaclava.simulation.engine import Device
 from balaclava.simulation.feedback import PROMPT
 from balaclava.simulation.simulation_batches import tasks_at_once
 from balaclava.simulation.task_threads import run_tasks
-
-if TYPE_CHECKING:
-    from balaclava.environments.base import Environment
 
 # Candidates for radius_scale, in powers of two. The range is a guess.
 RADIUS_SCALES = tuple(2.0**-k for k in range(1, 9))

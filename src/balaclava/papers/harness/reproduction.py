@@ -1,11 +1,8 @@
 """`bl.reproduce`: run a published figure again."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from balaclava._core.atomic_files import require_writable_folder
 from balaclava._core.declared import brief
@@ -14,9 +11,7 @@ from balaclava.errors import ParameterError, UnknownNameError, nearest
 from balaclava.papers.harness.figure_registry import figures
 from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.simulation.engine import Device, Progress
-
-if TYPE_CHECKING:
-    from balaclava.simulation.results import Results
+from balaclava.simulation.results import Results
 
 FIGURE_SCALES = ("quick", "paper")
 _TEST_SCALE = "tiny"  # for this package's tests; too small to show anything

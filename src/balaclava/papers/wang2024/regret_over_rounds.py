@@ -1,10 +1,8 @@
 """Wang and Zhu 2024, Figures 4 and 5: regret over the rounds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,10 +30,7 @@ from balaclava.papers.wang2024.bernoulli_instances import (
     scale_note,
 )
 from balaclava.privacy.accounting import interval_epsilon
-
-if TYPE_CHECKING:
-    from balaclava.simulation.results import Results
-
+from balaclava.simulation.results import Results
 
 SPLIT_LABEL = "dp-ftpl-new, split"
 
