@@ -35,6 +35,7 @@ FINE = AuditSummary(
     "as said",
     "does not apply",
     "at least 0.6",
+    "consistent: all 24 sequences",
 )
 
 

@@ -1,1 +1,1 @@
-"""Auditing: try to refute a claim of privacy, four ways."""
+"""Auditing: try to refute a claim of privacy, five ways."""

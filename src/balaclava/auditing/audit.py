@@ -1,4 +1,4 @@
-"""`bl.audit`: try to refute a policy's claim of privacy, in four ways."""
+"""`bl.audit`: try to refute a policy's claim of privacy, in five ways."""
 
 import functools
 import math
@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from balaclava._core.declared import Range, brief, check
 from balaclava.auditing.audit_plan import SHORT_ROUNDS, GamePlan, plan_games
 from balaclava.auditing.audit_report import AuditReport
+from balaclava.auditing.enumeration.exhaustive_audit import ExhaustiveAudit, audit_exhaustively
 from balaclava.auditing.games.attacks import SCREENING_GAMES, GameSetting
 from balaclava.auditing.games.compiled_games import warm_up
 from balaclava.auditing.games.statistical_audit import (
@@ -57,8 +58,9 @@ def audit(
 
     Replay checks the proof on `pairs` neighbouring reward streams. Draws of the mechanisms are
     compared with their laws. The exact audit (for policies that protect single decisions) computes
-    the true delta. The statistical audit plays `trials` games and bounds epsilon from below, also
-    for a policy without a claim.
+    the true delta. The exhaustive audit computes the law of all decisions in small worlds, and
+    compares every neighbouring pair there. The statistical audit plays `trials` games and bounds
+    epsilon from below, also for a policy without a claim.
 
     Args:
         policy: The policy to audit.
@@ -102,7 +104,7 @@ def audit(
     pairs = check("pairs", _DEFAULT_PAIRS if pairs is None else pairs, Annotated[int, Range(1)])
     times_more = _TIMES_MORE if in_steps else 1
     warm_up(plan.policy)
-    (replay, laws, exact), statistical = run_concurrently(
+    (replay, laws, exact, exhaustive), statistical = run_concurrently(
         lambda ended: check_proof(plan, policy, pairs, seed, seconds, ended),
         lambda: play_games(plan, policy, trials, seed, confidence, quick, on_gpu, times_more),
     )
@@ -125,6 +127,7 @@ def audit(
         exact=exact,
         statistical=statistical,
         laws=laws,
+        exhaustive=exhaustive,
         notes=tuple(notes),
     )
 
@@ -150,7 +153,7 @@ def run_concurrently(
 
 def check_proof(
     plan: GamePlan, policy: Policy, pairs: int, seed: int, seconds: float, ended: Ended
-) -> tuple[ReplayAudit, LawAudit | None, ExactAudit | None]:
+) -> tuple[ReplayAudit, LawAudit | None, ExactAudit | None, ExhaustiveAudit | None]:
     """All parts of an audit but the games.
 
     Replay examines the planned variant and then the policy itself.
@@ -170,7 +173,9 @@ def check_proof(
             )
         )
     laws = audit_laws(entries.values(), seed) if claim.private and entries else None
-    return result, laws, audit_exactly(policy) if claim.scope == "decision" else None
+    exact = audit_exactly(policy) if claim.scope == "decision" else None
+    exhaustive = audit_exhaustively(policy, seed) if claim.private and not ended() else None
+    return result, laws, exact, exhaustive
 
 
 def _plays_on_gpu(policy: Policy, device: Device, quick: bool) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from balaclava._core.number_format import rounded_down
 from balaclava._core.text_tables import html_table
+from balaclava.auditing.enumeration.exhaustive_audit import ExhaustiveAudit
 from balaclava.auditing.games.statistical_audit import BettingAudit, StatisticalAudit
 from balaclava.auditing.laws.exact_audit import ExactAudit
 from balaclava.auditing.laws.mechanism_laws import LawAudit
@@ -23,7 +24,7 @@ class AuditReport:
     """The result of trying to refute a claim of privacy.
 
     - "violated": there is a counterexample.
-    - "unproved": replay found a loss above the claim, and games refute nothing.
+    - "unproved": replay or small worlds have a loss above the claim; games refute nothing.
     - "not examined": no release or decision depended on a reward.
     - "consistent": within the claim wherever it was examined. The proof is in the policy's
       docstring.
@@ -38,6 +39,7 @@ class AuditReport:
         exact: The exact audit of the index law, if it applies.
         statistical: The audit by games or bets, if it applies.
         laws: The test of the mechanisms' laws, if it applies.
+        exhaustive: The exact law of all decisions in small worlds, if it applies.
         notes: Remarks on the audit.
     """
 
@@ -49,6 +51,7 @@ class AuditReport:
     exact: ExactAudit | None
     statistical: StatisticalAudit | BettingAudit | None
     laws: LawAudit | None = None
+    exhaustive: ExhaustiveAudit | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -56,7 +59,7 @@ class AuditReport:
         """The worst verdict of all parts."""
         if not self.claimed.private:
             return "not private"
-        parts = (self.replay, self.exact, self.laws, self.statistical)
+        parts = (self.replay, self.exact, self.exhaustive, self.laws, self.statistical)
         verdicts = {part.verdict for part in parts if part is not None}
         for verdict in ("violated", "unproved", "not examined"):
             if verdict in verdicts:
@@ -96,6 +99,7 @@ class AuditReport:
             f"replay:      {self.replay or 'does not apply'}",
             f"laws:        {self.laws or 'does not apply'}",
             f"exact:       {self.exact or 'does not apply'}",
+            f"exhaustive:  {self.exhaustive or 'does not apply'}",
             f"statistical: {self.statistical or 'does not apply'}",
         ]
         if self.replay is not None and self.replay.reached:

@@ -97,8 +97,8 @@ def _values(
         "audit": "Not audited for this page."
         if audit is None
         else f"Audited for this page, verdict: {audit.verdict}. Replay: {audit.replay}. "
-        f"Laws: {audit.laws}. Exact: {audit.exact}. Statistical: {audit.statistical}. An audit can "
-        "refute; it cannot prove.",
+        f"Laws: {audit.laws}. Exact: {audit.exact}. Exhaustive: {audit.exhaustive}. "
+        f"Statistical: {audit.statistical}. An audit can refute; it cannot prove.",
         "notion": NOTIONS[guarantee.scope] if guarantee.private else "",
         "covers": "covers" if guarantee.neighbours == NEIGHBOURS_IN_TIME else "does not cover",
     }

@@ -30,6 +30,7 @@ class AuditSummary(NamedTuple):
     laws: str
     exact: str
     statistical: str
+    exhaustive: str
 
 
 def run_audits(
@@ -49,7 +50,7 @@ def run_audits(
 
 
 def summarise_audit(report: AuditReport) -> AuditSummary:
-    parts = (report.replay, report.laws, report.exact, report.statistical)
+    parts = (report.replay, report.laws, report.exact, report.statistical, report.exhaustive)
     return AuditSummary(
         str(report.claimed), report.verdict, *(str(part or "does not apply") for part in parts)
     )

@@ -38,7 +38,7 @@ def parse_parameter(text: str) -> tuple[str, Any]:
 @device_option
 @option("--json as_json", bool, "Print the report as JSON.")
 def audit(policy: str, others: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Try to refute the privacy guarantee of POLICY, four ways.
+    """Try to refute the privacy guarantee of POLICY, five ways.
 
     Exit status: 0 if nothing was found, 1 if the guarantee is violated, unproved or not examined.
 

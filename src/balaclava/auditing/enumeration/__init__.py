@@ -1,0 +1,1 @@
+"""Audit by enumeration: the exact law of all decisions in small worlds."""
