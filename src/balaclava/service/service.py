@@ -15,11 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import ApiKey, Role, Vault, key_digest
-from balaclava.service.documents import (
-    experiment_document,
-    privacy_document,
-    results_document,
-)
+from balaclava.service.documents import experiment_document, privacy_document, results_document
 from balaclava.service.engine import jobs
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE, ServedExperiment

@@ -22,12 +22,7 @@ from balaclava._core.atomic_files import atomically
 from balaclava._core.declared import Range, brief
 from balaclava._core.extras import require_extra
 from balaclava.environments.base import ENVIRONMENTS, Environment
-from balaclava.errors import (
-    BalaclavaError,
-    IncompatibleError,
-    ResultsFileError,
-    UnknownNameError,
-)
+from balaclava.errors import BalaclavaError, IncompatibleError, ResultsFileError, UnknownNameError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.gpu.device import numba_cuda_version

@@ -13,12 +13,7 @@ import numpy as np
 
 from balaclava.auditing.games.compiled_games import GameStart, continue_game
 from balaclava.auditing.replay.reward_choices import reward_limits, reward_stream
-from balaclava.auditing.scenario import (
-    Scenario,
-    delayed_events,
-    event_arrays,
-    scenario_contexts,
-)
+from balaclava.auditing.scenario import Scenario, delayed_events, event_arrays, scenario_contexts
 from balaclava.errors import BalaclavaError
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded

@@ -8,13 +8,7 @@ import numpy as np
 from balaclava.advice.choose.calibrate import calibrate
 from balaclava.advice.choose.calibration import Calibration
 from balaclava.environments.hard_losses import fast_commit, hidden_best
-from balaclava.papers.asi2025.loss_families import (
-    ASI_2025,
-    LARGEST_GAP,
-    family,
-    gaps,
-    hardest,
-)
+from balaclava.papers.asi2025.loss_families import ASI_2025, LARGEST_GAP, family, gaps, hardest
 from balaclava.papers.harness.claims import compare_regret
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure

@@ -12,12 +12,7 @@ import numpy as np
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.environments.switching import Switching
 from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
-from balaclava.papers.asi2025.loss_families import (
-    ASI_2025,
-    BASELINES,
-    TUNED,
-    private,
-)
+from balaclava.papers.asi2025.loss_families import ASI_2025, BASELINES, TUNED, private
 from balaclava.papers.harness.figure_plots import frame_axes, line_look, new_picture
 from balaclava.papers.harness.figure_registry import figure
 from balaclava.papers.harness.figure_run import FigureRun, FigureText
