@@ -214,6 +214,16 @@ def test_ids_are_unique_among_agents_and_after_a_restore():
         again.tell(before[0], 1.0)
 
 
+@pytest.mark.parametrize("field", ["id", "arm", "phase"])
+def test_an_error_does_not_repeat_what_may_be_a_reward(field):
+    agent = bl.policy("dp-imed", arms=2, epsilon=1.0).agent(seed=1)
+    forged = agent.ask()._replace(**{field: 0.73105})
+    for call in (lambda: agent.tell(forged, 1.0), lambda: agent.cancel(forged)):
+        with pytest.raises(DecisionError) as error:
+            call()
+        assert "73105" not in str(error.value)
+
+
 def test_patience_bounds_open_decisions():
     agent = bl.policy("ucb1", arms=2).agent(patience=20)
     first = agent.ask()

@@ -97,9 +97,10 @@ class DecisionBook:
         if entry is None:
             raise DecisionError(self._why_not(identity, window))
         if isinstance(decision, Decision) and (decision.arm, decision.phase) != entry[2:]:
+            # The other arm or phase may be a reward in the wrong place: it is not repeated.
             raise DecisionError(
-                f"decision {identity} was for arm {entry.arm} in phase {entry.phase}, not for "
-                f"arm {decision.arm} in phase {decision.phase}; give what ask() returned"
+                f"decision {identity} was for arm {entry.arm} in phase {entry.phase}, but this one "
+                "has another arm or phase; give what ask() returned"
             )
         return entry
 

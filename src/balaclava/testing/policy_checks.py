@@ -322,7 +322,10 @@ def refuses_bad_rewards(policy: Policy) -> None:
         error = require_error(policy, RewardError, "a bad reward", agent.tell, decision, reward)
         require(policy, "123456" not in str(error), "an error shows a reward")
     fine = reward_source(policy)(decision)
+    misplaced: Any = 0.123456  # a reward
     strangers: list[Any] = [
+        *(decision._replace(id=misplaced), decision._replace(arm=misplaced)),
+        decision._replace(phase=misplaced),
         decision._replace(id=f"{decision.id[:32]}-99"),
         decision._replace(arm=decision.arm + 1),
         policy.agent(seed=POLICY_SEED).ask(policy.practice_context),
@@ -330,7 +333,8 @@ def refuses_bad_rewards(policy: Policy) -> None:
     ]
     for stranger in strangers:
         what = f"the decision {stranger!r}"
-        require_error(policy, DecisionError, what, agent.tell, stranger, fine)
+        error = require_error(policy, DecisionError, what, agent.tell, stranger, fine)
+        require(policy, "123456" not in str(error), "an error shows a reward in place of an arm")
     require(policy, saved_text(agent) == before, "a refused call changed the agent")
     agent.tell(decision, fine)
 

@@ -290,3 +290,20 @@ def test_labels_are_withheld() -> None:
         bl.environment("labelled", features=[[0.25], [0.75]], labels=["ill"])
     with pytest.raises(ParameterError, match="length above 1"):
         bl.environment("labelled", features=[[2.0], [0.1]], labels=[0, 1], scaling="none")
+
+
+@pytest.mark.parametrize("name", ["dp-linucb", "dp-lin-ts"])
+def test_an_epsilon_that_no_release_can_keep_is_refused_at_once(name: str) -> None:
+    """Not at the first release, when rewards have been told."""
+    with pytest.raises(ParameterError, match="epsilon = 8e-06 is too small for exact Gaussian"):
+        make(name, epsilon=8e-6)
+    with pytest.raises(ParameterError, match=r"on 500 elements; give more than 0\.002"):
+        make(name, features=500, epsilon=1e-3)
+    with pytest.raises(ParameterError, match=r"epsilon = 701\.0 is too large"):
+        make(name, epsilon=701.0)
+    for epsilon in (9e-6, 700.0):
+        for delta in (1e-12, 0.5):
+            policy = make(name, epsilon=epsilon, delta=delta, first_episode=1)
+            agent = policy.agent()
+            agent.tell(agent.ask(policy.practice_context), 1.0)  # releases
+    assert make(name, epsilon=8e-6, delta=0.0).guarantee.epsilon == 8e-6

@@ -12,7 +12,7 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.auditing.tape import Recorder
-from balaclava.errors import ContextError, ParameterError, PrivacyError
+from balaclava.errors import ContextError, ParameterError
 from balaclava.estimators.expert_weights import draw_advised
 from balaclava.policies.expert_policies import practice_advice
 from balaclava.policies.experts.dp_exp4 import DPExp4
@@ -506,5 +506,5 @@ def test_gaussian_noise_in_batched_exp4() -> None:
     assert 0.0 < replay.epsilon <= 1.0
     with pytest.raises(ParameterError, match="above 0 for noise"):
         make("dp-exp4", noise="gaussian", delta=0.0)
-    with pytest.raises(PrivacyError, match="too small for exact Gaussian"):
+    with pytest.raises(ParameterError, match="epsilon = 1e-05 is too small for exact Gaussian"):
         make("dp-exp4", noise="gaussian", epsilon=1e-5)

@@ -41,8 +41,12 @@ from balaclava.frames.episodes import Episodes, add_decision, free_note, keep_re
 from balaclava.frames.pools import NO_ROW, UNLEARNED
 from balaclava.policies.base import ArmRelease, PrivateBoundedPolicy
 from balaclava.policies.contextual import linear_context
-from balaclava.privacy.exact_noise import LARGEST_EXPONENT, grid_step
-from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift, gaussian_vector_release
+from balaclava.privacy.exact_noise import grid_step
+from balaclava.privacy.mechanisms.analytic_gaussian import (
+    gaussian_fault,
+    gaussian_shift,
+    gaussian_vector_release,
+)
 from balaclava.privacy.mechanisms.laplace import laplace_vector_release
 
 # Default ridge in standard deviations of the noise times feature_bound. A guess: of the order of
@@ -134,8 +138,9 @@ class PrivateLinearPolicy(linear_context.PrivateContextualPolicy, PrivateBounded
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.delta > 0.0 and self.epsilon > LARGEST_EXPONENT:
-            raise self.refuse("epsilon", "is too large for Gaussian noise; set delta = 0")
+        fault = gaussian_fault(self.epsilon, self.delta, self.features) if self.delta else ""
+        if fault:
+            raise self.refuse("epsilon", fault)
 
     @property
     def shortest(self) -> float:

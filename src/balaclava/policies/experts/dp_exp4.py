@@ -18,7 +18,7 @@ from balaclava.policies.loss_policies import LOST_LOSS, LearningRateScale, Outst
 from balaclava.privacy.accounting import advanced_epsilon
 from balaclava.privacy.exact_noise import grid_step
 from balaclava.privacy.mechanisms.analytic_gaussian import (
-    gaussian_rounding_cost,
+    gaussian_fault,
     gaussian_shift,
     gaussian_vector_release,
 )
@@ -248,7 +248,8 @@ class DPExp4(PrivateExpertPolicy):
         if self.noise == "gaussian":
             if self.delta == 0.0:
                 raise self.refuse("delta", 'must be above 0 for noise = "gaussian"; raise it')
-            gaussian_rounding_cost(self.epsilon, self.experts)
+            if fault := gaussian_fault(self.epsilon, self.delta, self.experts):
+                raise self.refuse("epsilon", fault)
             shift = gaussian_shift(self.epsilon, self.delta)
             return self.experts / 18.0 * (self.epsilon / shift) ** 2
         if self.delta == 0.0:

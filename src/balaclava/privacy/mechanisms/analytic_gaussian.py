@@ -30,7 +30,12 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy.exact_noise import LARGEST_EXPONENT, discrete_gaussian, vector_to_steps
+from balaclava.privacy.exact_noise import (
+    GRID_BITS,
+    LARGEST_EXPONENT,
+    discrete_gaussian,
+    vector_to_steps,
+)
 from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, scipy_law
 
 # Extra epsilon, and relative delta, of an element's discrete Gaussian; the proof needs 2.4e-6.
@@ -79,27 +84,47 @@ def require_gaussian(terms: Terms) -> None:
         )
 
 
-def gaussian_rounding_cost(epsilon: float, elements: int) -> float:
-    """Epsilon that exact noise on an array of this size costs; `epsilon` must be above it."""
+def exact_gaussian_scale(steps: int, epsilon: float, delta: float, elements: int) -> float:
+    """Standard deviation, in grid steps, of exact noise on an array.
+
+    Raises:
+        PrivacyError: if exact noise cannot keep these. The message continues "epsilon = x".
+    """
     cost = _ELEMENT_EPSILON * elements
     if epsilon <= cost:
         raise PrivacyError(
-            f"epsilon = {epsilon!r} is too small for exact Gaussian noise on {elements} elements; "
-            f"give more than {cost:g}"
+            f"is too small for exact Gaussian noise on {elements} elements; give more than {cost:g}"
         )
-    return cost
+    scale = steps / gaussian_shift(epsilon - cost, delta / (1.0 + cost))
+    if scale < _LEAST_GAUSSIAN_SCALE:
+        raise PrivacyError(
+            "gives noise too small for the grid of exact Gaussian noise; lower epsilon, or set "
+            "delta = 0 for Laplace noise"
+        )
+    return scale
+
+
+def gaussian_fault(epsilon: float, delta: float, elements: int) -> str:
+    """Why exact noise on an array cannot keep these, after "epsilon = x"; "" if it can.
+
+    Policies call it when they are created, before there is a reward.
+    """
+    if epsilon > LARGEST_EXPONENT:
+        return "is too large for Gaussian noise; set delta = 0"
+    try:
+        exact_gaussian_scale(2**GRID_BITS, epsilon, delta, elements)  # the fewest steps
+    except PrivacyError as error:
+        return str(error)
+    return ""
 
 
 def exact_gaussian_vector(terms: Terms) -> list[float]:
     """Release an array with OpenDP's discrete Gaussian noise on the grid."""
     positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 2.0)
-    cost = gaussian_rounding_cost(terms.epsilon, len(positions))
-    scale = steps / gaussian_shift(terms.epsilon - cost, terms.delta / (1.0 + cost))
-    if scale < _LEAST_GAUSSIAN_SCALE:
-        raise PrivacyError(
-            f"epsilon = {terms.epsilon!r} gives noise too small for the grid of exact Gaussian "
-            "noise; lower epsilon, or set delta = 0 for Laplace noise"
-        )
+    try:
+        scale = exact_gaussian_scale(steps, terms.epsilon, terms.delta, len(positions))
+    except PrivacyError as error:
+        raise PrivacyError(f"epsilon = {terms.epsilon!r} {error}") from None
     return [float(part * step) for part in discrete_gaussian(scale)(positions)]
 
 
