@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 import balaclava as bl
 from balaclava.errors import ParameterError
+from balaclava.logs.cells import ReadOptions
 from balaclava.logs.reader import read_log
 
 PLAIN = "arm,reward\nb,0.5\na,1\nb,1234.5\n"
@@ -166,3 +167,10 @@ def test_a_log_is_read_once(tmp_path: Path) -> None:
     log = read_findings(pipe, arm="page", reward="paid")
     writer.join()
     assert log.counts == {"a": 30, "b": 30}
+
+
+def test_a_log_without_a_complete_row_says_how_many_were_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\n" + "a,\n" * 8_500, encoding="utf-8")
+    with pytest.raises(ParameterError, match=r"each of its 8,500 rows lacks a value .* 'reward'"):
+        read_log(path, arm="arm", reward="reward", read_options=ReadOptions(drop_missing=True))

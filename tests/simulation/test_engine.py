@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,3 +210,18 @@ def test_an_environment_beyond_the_range_is_refused_unless_it_is_clipped() -> No
     results = bl.simulate(lenient, world, horizon=2_000, repetitions=20, seed=1)
     assert results.final_regret("dp-imed").mean() < 0.3 * 2_000 * 0.3
     assert lenient.regret_bound(world, 2_000) is None  # nothing is proved of clipped rewards
+
+
+@pytest.mark.parametrize(
+    ("features", "disjoint", "message"),
+    [
+        (3, False, "disjoint = False, but linear has features per person; set disjoint=True"),
+        (3, True, "features = 3, but linear has 2 per person; set features=2"),
+    ],
+)
+def test_features_that_do_not_fit(features: int, disjoint: bool, message: str) -> None:
+    people: Any = {"contexts": "disjoint", "table": [[0.6, 0.2], [0.3, 0.5]]}
+    world = bl.environment("linear", theta=[0.5, 0.1, 0.1, 0.5], arms=2, **people)
+    policy = bl.policy("linucb", arms=2, features=features, disjoint=disjoint)
+    with pytest.raises(IncompatibleError, match=re.escape(message)):
+        bl.simulate(policy, world, horizon=10, repetitions=1, seed=1)

@@ -415,3 +415,17 @@ def test_a_file_says_where_it_was_played(tmp_path: Path) -> None:
     rewritten(path, lambda header: header.update(device="abacus"))
     with pytest.raises(ResultsFileError, match="its device is unknown"):
         bl.load(path)
+
+
+def test_with_contexts_no_single_arm_is_best(tmp_path: Path) -> None:
+    """Playing the arm with the best mean is not what regret is against, in a file too."""
+    labelled = bl.environment(
+        "labelled", features=[[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], labels=[0, 1, 1]
+    )
+    how: Any = {"horizon": 30, "repetitions": 2, "seed": 1}
+    results = bl.simulate(bl.policy("imed", arms=2), labelled, **how)
+    results.save(tmp_path / "results.parquet")
+    for each in (results, bl.load(tmp_path / "results.parquet")):
+        (row,) = each.summary()
+        assert math.isnan(row.best_arm_share)
+        assert str(each.summary()).splitlines()[-1].split()[-1] in "–-"

@@ -169,7 +169,7 @@ def _allowed(name: str) -> Range:
     from balaclava._core.declared import Range
 
     return {
-        "arms": Range(1),
+        "arms": Range(2),
         "horizon": Range(2, 10**12),
         "epsilon": Range(0, open_low=True),
         "moment_order": Range(1, open_low=True),

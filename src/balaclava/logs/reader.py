@@ -64,6 +64,12 @@ def read_log(
     source, options = os.fspath(path), (read_options or ReadOptions()).checked()
     columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, options)
     columns, dropped = _without_missing(columns) if options.drop_missing else (columns, 0)
+    if dropped and not len(columns.cells["arm"]):
+        names = ", ".join(map(repr, (arm, reward, *(others or {}).values())))
+        raise ParameterError(
+            f"{source}: each of its {dropped:,} rows lacks a value in one of the columns {names}, "
+            "so all were dropped; check these columns"
+        )
     names, codes = as_labels(f"{source}: column {arm!r}", columns.cells["arm"])
     rewards, notation = read_rewards(source, columns, reward, options)
     if rewards.size == 0:

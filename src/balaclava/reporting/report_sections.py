@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from balaclava._core.number_format import rounded_up, significant
+from balaclava._core.number_format import percent, rounded_up, significant
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Scope
 from balaclava.reporting import report_charts
@@ -163,10 +163,10 @@ class PanelSection:
         )
 
     def pulls(self) -> tuple[list[SharesRow], list[ArmGroup]]:
-        """The share of pulls of each group of arms; empty for a single arm."""
+        """The share of pulls of each group of arms; empty for a single arm, or with contexts."""
         results = self.panel.results
         gaps = results.environment.gaps
-        if gaps.size < 2:
+        if gaps.size < 2 or results.environment.dimension is not None:
             return [], []
         order = np.argsort(gaps, kind="stable")
         best, others = order[gaps[order] == 0], order[gaps[order] > 0]
@@ -192,7 +192,7 @@ class PanelSection:
             (
                 *(row.label, row.scope, str(row.repetitions), significant(row.mean)),
                 *map(significant, (row.high - row.mean, *row.quantiles)),
-                *(f"{row.best_arm_share:.1%}", significant(row.bound, write=rounded_up)),
+                *(percent(row.best_arm_share), significant(row.bound, write=rounded_up)),
             )
             for row in self.panel.final
         ]

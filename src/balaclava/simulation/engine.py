@@ -429,11 +429,16 @@ def _require_features(label: str, policy: Policy, environment: Environment) -> N
             f"{label} needs contexts of {features} features, but {environment.name} has none; "
             "choose a linear environment"
         )
-    disjoint = environment.disjoint
-    if environment.dimension != features or disjoint != policy.disjoint:
+    disjoint, dimension = environment.disjoint, environment.dimension
+    if disjoint != policy.disjoint:
         raise IncompatibleError(
-            f"{label}: features = {features}, but {environment.name} has {environment.dimension} "
-            f"per {'person; set disjoint=True' if disjoint else 'arm; set disjoint=False'}"
+            f"{label}: disjoint = {policy.disjoint}, but {environment.name} has features per "
+            f"{'person' if disjoint else 'arm'}; set disjoint={disjoint}"
+        )
+    if dimension != features:
+        raise IncompatibleError(
+            f"{label}: features = {features}, but {environment.name} has {dimension} per "
+            f"{'person' if disjoint else 'arm'}; set features={dimension}"
         )
     if environment.feature_bound > policy.feature_bound:
         raise IncompatibleError(

@@ -22,6 +22,7 @@ from balaclava._core.atomic_files import atomically
 from balaclava._core.declared import Range, brief
 from balaclava._core.extras import require_extra
 from balaclava.environments.base import ENVIRONMENTS, Environment
+from balaclava.environments.contextual_environment import ContextualEnvironment
 from balaclava.errors import BalaclavaError, IncompatibleError, ResultsFileError, UnknownNameError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.simulation.feedback import Feedback
@@ -257,6 +258,12 @@ class RecordedEnvironment(Environment):
     @property
     def arms(self) -> int:
         return int(self.regrets.size)
+
+    @property
+    def dimension(self) -> int | None:
+        """0 if its contexts are withheld; None without contexts."""
+        kind = ENVIRONMENTS.classes().get(self.family, Environment)
+        return 0 if issubclass(kind, ContextualEnvironment) else None
 
     @property
     def public_parameters(self) -> dict[str, Any]:

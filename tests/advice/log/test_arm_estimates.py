@@ -68,3 +68,15 @@ def test_weighted_intervals_of_rare_clicks() -> None:
         assert 0 <= row.snips_low < row.snips_high
         held += [row.ips_low <= 0.01 <= row.ips_high, row.snips_low <= 0.01 <= row.snips_high]
     assert (held >= 455).all()
+
+
+def test_the_hardest_to_tell_apart_is_not_called_the_next() -> None:
+    """An arm with few rows is hard to tell from the best, though another has a higher average."""
+    rows = [
+        estimate_arm(name, np.repeat([1.0, 0.0], [ones, count - ones]), None, None)
+        for name, ones, count in (("best", 900, 1_000), ("second", 700, 1_000), ("few", 12, 20))
+    ]
+    test = compare_best_arm(rows, binary=True)
+    assert test.next == "few"
+    assert "'few' is the hardest to tell from it" in test.sentence
+    assert "next comes" not in test.sentence

@@ -62,7 +62,7 @@ def test_wrong_answers_are_asked_again() -> None:
         "'abc' is not a whole number",
         "9 is not allowed; give a whole number in [1, 6]",
         "2.0 is not allowed; give a number above 3",
-        "0 is not allowed; give a whole number at least 1",
+        "0 is not allowed; give a whole number at least 2",
         "'2.5' is not a whole number",
         "1 is not allowed; give a whole number in [2, 1e+12]",
         "-1.0 is not allowed; give a number above 0",
@@ -86,10 +86,17 @@ def test_what_is_assumed_and_what_is_unused_is_said() -> None:
     assert "assumed:" not in invoke("--ask", "--no-simulate", text="\n" * 8)
 
 
-def test_one_arm_has_no_price() -> None:
-    output = invoke("--no-ask", "--arms", "1", "--horizon", "50")
-    assert "price:    no difference from the 0 of imed" in output
-    assert "nan" not in output
+def test_one_arm_leaves_nothing_to_choose() -> None:
+    answer = CliRunner().invoke(main, ["choose", "--no-ask", "--arms", "1"])
+    assert answer.exit_code == 2
+    assert "arms = 1 leaves nothing to choose; give at least 2" in answer.output
+
+
+def test_a_scope_that_does_not_matter_is_answered() -> None:
+    given = ("--no-ask", "--no-simulate", "--arms", "3", "--trust", "local")
+    output = " ".join(invoke(*given, "--scope", "decision").split())
+    assert "with local trust the scope does not matter" in output
+    assert "the scope" not in " ".join(invoke(*given).split())
 
 
 def test_the_answer_as_json() -> None:

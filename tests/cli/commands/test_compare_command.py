@@ -132,3 +132,8 @@ def test_everything_at_once_through_a_pipe(tmp_path: Path) -> None:
     assert told["people"]["most"] == 5
     assert told["log"]["weighted"][0]["snips"] == pytest.approx(told["log"]["arms"][0]["mean"])
     assert {row["label"] for row in told["policies"]} > {"at random", "imed", "dp-imed"}
+
+
+def test_the_default_horizon_is_said() -> None:
+    text = " ".join(CliRunner().invoke(main, ["compare", "--help"]).output.split())
+    assert "by default the rows of the log, at least 1,000 and at most 50,000" in text

@@ -241,6 +241,8 @@ def recommend(
         "experts": declared.check("experts", experts, declared.Experts | None),
     }
     parameters = {name: value for name, value in parameters.items() if value is not None}
+    if parameters["arms"] < 2:
+        raise ParameterError("arms = 1 leaves nothing to choose; give at least 2")
     low, high = parameters["reward_range"]
     if not low < high:
         raise ParameterError(f"reward_range = ({low:g}, {high:g}) is empty; give the smaller first")
@@ -250,7 +252,7 @@ def recommend(
     if rewards == "outliers" and "contamination" not in parameters:
         raise ParameterError("contamination is missing; bound the share of outliers, such as 0.05")
     advice = _first_that_fits(find_rule(rewards, trust, scope), scope, parameters)
-    if simulate and advice.policy.arms > 1:
+    if simulate:
         runner = ContestRunner(rewards, delay, patience, seed, progress)
         advice = _best_that_fits(advice, parameters, runner)
     if isinstance(arms, list | tuple):
@@ -268,6 +270,11 @@ def _first_that_fits(
         notes.append(
             "no policy for such rewards is made for single decisions; this one protects the whole "
             "trajectory"
+        )
+    if rule.scope is None and scope == "decision":
+        notes.append(
+            "with local trust the scope does not matter: each report is randomised on its device, "
+            "so one decision and all decisions are protected alike"
         )
     if rule.policy in _SMALLER_RADIUS_SCALE:
         notes.append(

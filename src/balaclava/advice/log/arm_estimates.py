@@ -41,7 +41,10 @@ class WeightedArmEstimate(NamedTuple):
 
 
 class BestArmTest(NamedTuple):
-    """The best arm against the next; the interval holds for all arms against the best together."""
+    """The best arm against the hardest to tell from it (`next`), which need not be the second best.
+
+    The interval holds for all arms against the best together.
+    """
 
     best: str
     next: str
@@ -60,7 +63,10 @@ class BestArmTest(NamedTuple):
             f"{self.low:.3g} to {self.high:.3g}"
         )
         if self.conclusive:
-            return f"The best arm in this log is {self.best!r}; next comes {self.next!r}: {gap}."
+            return (
+                f"The best arm in this log is {self.best!r}. {self.next!r} is the hardest to tell "
+                f"from it: {gap}."
+            )
         return (
             f"This log does not tell which arm is best: {self.best!r} has the highest average, "
             f"but chance may explain its lead over {self.next!r}; {gap}."

@@ -68,7 +68,11 @@ _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")  # loaded while
 @option("--sep", "CHARACTER", "Separator of cells; by default detected.")
 @option("--encoding", "NAME", "Encoding of the text; by default detected.")
 @option("--decimal", [".", ","], "Decimal mark; by default detected.")
-@option("--horizon", click.IntRange(2), "Rounds; by default the rows of the log.")
+@option(
+    "--horizon",
+    click.IntRange(2),
+    "Rounds; by default the rows of the log, at least 1,000 and at most 50,000.",
+)
 @option("--repetitions", click.IntRange(2), "Worlds to draw from the log and play in.", default=30)
 @option("--seed", click.IntRange(0), "Repeats the comparison exactly.", default=1)
 @option("--out", Path, "HTML page; by default LOG-report.html, none with --json.")

@@ -74,7 +74,12 @@ def mean_of_regret(results: Results, label: str) -> tuple[float, float]:
 
 
 def best_arm_share(results: Results, label: str) -> float:
-    """The share of pulls of an arm with the highest mean."""
+    """The share of pulls of an arm with the highest mean.
+
+    NaN with contexts: which arm is best then depends on the context.
+    """
+    if results.environment.dimension is not None:
+        return math.nan
     pulls = results.pulls(label)
     return float(pulls[:, results.environment.gaps == 0].sum() / pulls.sum())
 

@@ -38,7 +38,7 @@ class SummaryRow(NamedTuple):
     q50: float
     q75: float
     q95: float
-    best_arm_share: float  # share of pulls of an arm with the highest mean
+    best_arm_share: float  # share of pulls of an arm with the highest mean; NaN with contexts
 
 
 class Summary(ResultTable[SummaryRow]):
