@@ -1,14 +1,12 @@
 """Rewards that are one of two values or 0 (the lower bounds of Tao, Wu, Zhao, Wang 2022)."""
 
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import Environment, register
-from balaclava.environments.exact_moments import checked_order
-from balaclava.environments.two_point import Probabilities, Values
+from balaclava.environments.base import register
+from balaclava.environments.two_point import Probabilities, TwoPoint, Values
 
 
 @kernel(borrows=True)
@@ -22,7 +20,7 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 
 
 @register
-class ThreePoint(Environment):
+class ThreePoint(TwoPoint):
     """One of two values, each with its probability, otherwise 0.
 
     The alternatives of the central lower bound: a second, rarer and larger value lifts an arm (see
@@ -49,7 +47,6 @@ class ThreePoint(Environment):
     """
 
     name = "three-point"
-    reference = "Tao, Wu, Zhao, Wang 2022"
     draw = staticmethod(draw)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
@@ -59,40 +56,22 @@ class ThreePoint(Environment):
             "other_probabilities": [0.01, 0.0, 0.2],
         },
     )
-    values: Values
-    probabilities: Probabilities
     other_values: Values
     other_probabilities: Probabilities
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("probabilities", "other_values", "other_probabilities"):
+        for name in ("other_values", "other_probabilities"):
             if getattr(self, name).size != self.values.size:
                 raise self.refuse(name, f"does not fit {self.values.size} values; give one each")
         if (self.probabilities + self.other_probabilities > 1 + 1e-12).any():
             raise self.refuse("other_probabilities", "plus probabilities is more than 1; lower one")
 
     @property
-    def _atoms(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Values and their probabilities, by arm."""
+    def atoms(self) -> list[tuple[np.ndarray, np.ndarray]]:
         rest = np.maximum(1 - self.probabilities - self.other_probabilities, 0.0)
         return [
             (self.values, self.probabilities),
             (self.other_values, self.other_probabilities),
             (np.zeros_like(rest), rest),
         ]
-
-    @cached_property
-    def means(self) -> np.ndarray:
-        return np.sum([value * p for value, p in self._atoms], axis=0)
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        possible = np.concatenate([value[p > 0] for value, p in self._atoms])
-        return (float(possible.min()), float(possible.max()))
-
-    def moments(self, order: float, *, central: bool = False) -> np.ndarray:
-        order = checked_order(order)
-        centre = self.means if central else np.zeros_like(self.means)
-        terms = [p * np.abs(value - centre) ** order for value, p in self._atoms]
-        return np.sum(terms, axis=0)

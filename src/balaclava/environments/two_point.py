@@ -56,17 +56,23 @@ class TwoPoint(Environment):
                 "probabilities", f"does not fit {self.values.size} values; give one each"
             )
 
+    @property
+    def atoms(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Values and their probabilities, by arm."""
+        rest = 1 - self.probabilities
+        return [(self.values, self.probabilities), (np.zeros_like(rest), rest)]
+
     @cached_property
     def means(self) -> np.ndarray:
-        return self.values * self.probabilities
+        return np.sum([value * p for value, p in self.atoms], axis=0)
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        zeros = np.zeros(int((self.probabilities < 1).any()))
-        possible = np.concatenate([self.values[self.probabilities > 0], zeros])
+        possible = np.concatenate([value[p > 0] for value, p in self.atoms])
         return (float(possible.min()), float(possible.max()))
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
-        order, p = checked_order(order), self.probabilities
-        centre = self.means if central else np.zeros_like(p)
-        return p * np.abs(self.values - centre) ** order + (1 - p) * np.abs(centre) ** order
+        order = checked_order(order)
+        centre = self.means if central else np.zeros_like(self.means)
+        terms = [p * np.abs(value - centre) ** order for value, p in self.atoms]
+        return np.sum(terms, axis=0)
