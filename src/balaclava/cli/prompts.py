@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -58,6 +59,11 @@ SPECIAL_QUESTIONS: dict[str, tuple[tuple[str, ...], str, type, Any]] = {
     "moment_bound": (_TAILED, "And what is it at most?", float, 1.0),
     "contamination": (("outliers",), "At most which share of rewards is wrong?", float, 0.05),
     "experts": (("experts",), "How many experts?", int, 10),
+}
+
+PROBLEM_QUESTIONS = {
+    "average": "What does a usual arm earn on average? (such as a conversion rate)",
+    "difference": "By how much must the best arm be better to be worth finding?",
 }
 
 answer_options = combined(
@@ -128,6 +134,39 @@ def read_answers(options: dict[str, Any], ask: bool) -> tuple[dict[str, Any], De
         if name not in answers:
             answers[name] = ask_number(question, kind, default, _allowed(name)) if ask else default
     return answers, moment
+
+
+def average_and_difference(
+    options: dict[str, Any], answers: dict[str, Any], moment: DerivedMoment | None, ask: bool
+) -> dict[str, Any]:
+    """The average and the difference of the problems; empty for other rewards."""
+    from balaclava._core.declared import Range, check
+
+    direct = {name: value for name, value in options.items() if value is not None}
+    if answers["rewards"] != "bounded" and moment is None:
+        if direct:
+            raise click.UsageError(
+                "--average and --difference are for bounded rewards, or with --typical, --largest "
+                "and --one-in"
+            )
+        return {}
+    low, high = answers.get("reward_range", (0.0, 1.0))
+    usual = (low + high) / 2
+    limits = Range(low, math.inf if moment is not None else high, open_high=True)
+    if moment is not None:
+        if "average" in direct:
+            raise click.UsageError("--average follows from --typical, --largest and --one-in")
+        direct["average"] = float(f"{moment.average:.3g}")
+    elif "average" not in direct and ask:
+        direct["average"] = ask_number(PROBLEM_QUESTIONS["average"], float, usual, limits)
+    average = check("average", direct.setdefault("average", usual), Annotated[float, limits])
+    room = average if moment is not None else high - average
+    gap = float(f"{min(0.2 * room, 0.5 * abs(average - low) or room):.2g}")
+    if "difference" not in direct:
+        limits = Range(0, room, open_low=True)
+        question = PROBLEM_QUESTIONS["difference"]
+        direct["difference"] = ask_number(question, float, gap, limits) if ask else gap
+    return direct
 
 
 def _ask_range() -> tuple[float, float]:

@@ -115,3 +115,13 @@ def test_local_policies_are_found(rewards: Any, name: str) -> None:
     )
     assert advice.policy.name == name
     assert advice.policy.contamination == MORE.get(rewards, {}).get("contamination")
+
+
+def test_problems_are_those_of_the_users_rate() -> None:
+    advice = bl.recommend(arms=5, horizon=2_000, average=0.003, difference=0.0005)
+    assert advice.policy.name == "random"  # too little to learn: dp-imed would be advised at 0.5
+    outlook = advice.expect(repetitions=2)
+    assert outlook.random_regret == pytest.approx(2_000 * 0.0005 * 4 / 5)
+    assert outlook.instance == "rewards 0 and 1, 5 arms with averages of 0.003, one 0.0005 ahead"
+    with pytest.raises(ParameterError, match="give average and difference together"):
+        bl.recommend(arms=5, horizon=2_000, average=0.003)

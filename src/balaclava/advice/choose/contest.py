@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava.advice.choose.plausible_problems import plausible_problems
+from balaclava.advice.choose.plausible_problems import Around, plausible_problems
 from balaclava.advice.choose.scale_search import progress_after
 from balaclava.errors import MomentWarning
 from balaclava.policies.base import Policy
@@ -64,6 +64,7 @@ class ContestRunner:
     patience: int | None = None
     seed: int = 1
     progress: Progress | None = None
+    around: Around | None = None
     played: int = 0
 
     def run(self, candidates: Mapping[str, Policy], horizon: int) -> Contest:
@@ -79,7 +80,7 @@ class ContestRunner:
     ) -> list[RegretShare]:
         """Play each candidate on each problem, equally often; best first."""
         first = next(iter(candidates.values()))
-        problems = plausible_problems(self.rewards, first, rounds)
+        problems = plausible_problems(self.rewards, first, rounds, self.around)
         losses = problems[0][0].feedback == "loss"  # then random play's regret must be simulated
         baseline = {"random": make_policy("random", arms=first.arms)} if losses else {}
         low, high = _CONTEST_REPETITIONS

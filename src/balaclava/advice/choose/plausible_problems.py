@@ -12,9 +12,24 @@ from balaclava.policies.base import Policy
 _TAIL_PER_MOMENT_ORDER = 1.05  # tail index: just above 1 it is as heavy as the moment allows
 
 
-def plausible_problems(rewards: str, policy: Policy, rounds: int) -> list[tuple[Environment, str]]:
+class Around(NamedTuple):
+    """What is known of bounded rewards: a usual arm's average, and how far ahead the best is."""
+
+    average: float
+    difference: float
+
+
+def plausible_problems(
+    rewards: str, policy: Policy, rounds: int, around: Around | None = None
+) -> list[tuple[Environment, str]]:
     """Environments for such rewards, each with a description; the first is the one reported."""
     arms = policy.arms
+    if around is not None:
+        low, high = policy.accepts
+        worlds = problems_around(arms, *around, reward_range=(low, high)).worlds
+        words = f"rewards {low:g} and {high:g}, {arms} arms with averages of {around.average:g}, "
+        ahead = f"{words}one {around.difference:g} ahead"
+        return [(worlds["one ahead"], ahead), (worlds["spread"], f"{words}spread")]
     spread = np.linspace(0.3, 0.7, arms) if arms > 1 else np.array([0.7])
     if rewards != "bounded":
         return [_unbounded(rewards, policy, rounds, spread)]

@@ -10,7 +10,7 @@ from balaclava._core import declared
 from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, ContestRunner
 from balaclava.advice.choose.expert_bounds import recommend_experts
-from balaclava.advice.choose.plausible_problems import plausible_problems
+from balaclava.advice.choose.plausible_problems import Around, plausible_problems
 from balaclava.advice.choose.rules import RecommendationRule, Rewards, Trust, WantedScope, find_rule
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES, Policy
@@ -75,6 +75,7 @@ class Recommendation:
         horizon: rounds.
         notes: remarks, in sentences.
         contest: the simulation behind the choice; None if nothing was simulated.
+        around: average and difference of the arms that are simulated; None if they are assumed.
     """
 
     policy: Policy
@@ -85,6 +86,7 @@ class Recommendation:
     horizon: int
     notes: tuple[str, ...] = ()
     contest: Contest | None = None
+    around: Around | None = None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -125,7 +127,7 @@ class Recommendation:
             or its first 10^6 rounds.
         """
         rounds = min(self.horizon, MAX_SIMULATED_ROUNDS)
-        world, words = plausible_problems(self.rewards, self.learner, rounds)[0]
+        world, words = plausible_problems(self.rewards, self.learner, rounds, self.around)[0]
         if repetitions is None:
             low, high = _EXPECTATION_REPETITIONS
             repetitions = min(max(_EXPECTATION_ROUNDS // (2 * rounds), low), high)
@@ -170,6 +172,8 @@ def recommend(
     moment_bound: float | None = None,
     contamination: float | None = None,
     experts: int | None = None,
+    average: float | None = None,
+    difference: float | None = None,
     simulate: bool = True,
     seed: int = 1,
     delay: Delay | None = None,
@@ -199,6 +203,10 @@ def recommend(
         moment_bound: bound on that moment.
         contamination: bound on the share of outliers.
         experts: number of experts.
+        average: what a usual arm earns, such as a conversion rate of 0.003, for bounded rewards.
+            It sets the problems that are played, as does `difference`; by default means lie
+            between 0.3 and 0.7, or as far from the ends of the range.
+        difference: how far ahead of it the best arm is.
         simulate: play the candidates; without it the first that fits is taken.
         seed: a whole number; the same seed gives the same advice.
         delay: how late rewards arrive, as in `bl.simulate`.
@@ -252,13 +260,26 @@ def recommend(
     if rewards == "outliers" and "contamination" not in parameters:
         raise ParameterError("contamination is missing; bound the share of outliers, such as 0.05")
     advice = _first_that_fits(find_rule(rewards, trust, scope), scope, parameters)
+    advice = replace(advice, around=_checked_around(advice, average, difference))
     if simulate:
-        runner = ContestRunner(rewards, delay, patience, seed, progress)
+        runner = ContestRunner(rewards, delay, patience, seed, progress, advice.around)
         advice = _best_that_fits(advice, parameters, runner)
     if isinstance(arms, list | tuple):
         values = {**advice.policy.parameters, "arms": list(arms)}
         advice = replace(advice, policy=type(advice.policy).create(values))
     return advice
+
+
+def _checked_around(
+    advice: Recommendation, average: float | None, difference: float | None
+) -> Around | None:
+    if average is None and difference is None:
+        return None
+    if average is None or difference is None or advice.rewards != "bounded":
+        raise ParameterError("give average and difference together, and for bounded rewards only")
+    around = Around(average, difference)
+    plausible_problems(advice.rewards, advice.policy, 1, around)  # refuses what leaves the range
+    return around
 
 
 def _first_that_fits(

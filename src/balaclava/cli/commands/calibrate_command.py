@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,14 +14,9 @@ from balaclava.cli.terminal import print_code, print_labelled, progress_bar
 
 if TYPE_CHECKING:
     from balaclava.advice.choose.calibration import Calibration
-    from balaclava.advice.choose.questions import DerivedMoment
     from balaclava.policies.base import Policy
 
 _CALIBRATION_REPETITIONS = 200  # without a file: a failure in 1 % of runs is seen 87 % of the time
-_PROBLEM_QUESTIONS = {
-    "average": "What does a usual arm earn on average?",
-    "difference": "By how much must the best arm be better to be worth finding?",
-}
 
 
 @click.command(short_help="Choose a policy's scale by simulation.")
@@ -159,7 +153,7 @@ def _calibrate_answers(
     from balaclava.advice.choose.rules import find_rule
     from balaclava.policies.base import POLICIES
 
-    given_answers = {key: options.pop(key) for key in _PROBLEM_QUESTIONS}
+    given_answers = {key: options.pop(key) for key in prompts.PROBLEM_QUESTIONS}
     kind = prompts.read_choices(options, ask)
     if name is None:
         name = find_rule(kind["rewards"], kind["trust"], kind.get("scope", "trajectory")).policy
@@ -171,7 +165,7 @@ def _calibrate_answers(
     answers, moment = prompts.read_answers(kind, ask)
     policy = policy_for(answers, name)
     rounds = min(answers["horizon"], MAX_SIMULATED_ROUNDS)
-    around = _average_and_difference(given_answers, answers, moment, ask)
+    around = prompts.average_and_difference(given_answers, answers, moment, ask)
     index = None if moment is None else moment.tail_index
     problems = problems_for(policy, answers, rounds, **around, index=index)
     print_labelled("policy", f"{policy.name}, {policy.guarantee}")
@@ -198,39 +192,6 @@ def _calibrate_answers(
         )
     click.echo(f"\n{calibration}\n")
     print_code("use", policy_code(calibration.policy))
-
-
-def _average_and_difference(
-    options: dict[str, Any], answers: dict[str, Any], moment: DerivedMoment | None, ask: bool
-) -> dict[str, Any]:
-    """The average and the difference of the problems; empty for other rewards."""
-    from balaclava._core.declared import Range, check
-
-    direct = {name: value for name, value in options.items() if value is not None}
-    if answers["rewards"] != "bounded" and moment is None:
-        if direct:
-            raise click.UsageError(
-                "--average and --difference are for bounded rewards, or with --typical, --largest "
-                "and --one-in"
-            )
-        return {}
-    low, high = answers.get("reward_range", (0.0, 1.0))
-    usual = (low + high) / 2
-    limits = Range(low, math.inf if moment is not None else high, open_high=True)
-    if moment is not None:
-        if "average" in direct:
-            raise click.UsageError("--average follows from --typical, --largest and --one-in")
-        direct["average"] = float(f"{moment.average:.3g}")
-    elif "average" not in direct and ask:
-        direct["average"] = prompts.ask_number(_PROBLEM_QUESTIONS["average"], float, usual, limits)
-    average = check("average", direct.setdefault("average", usual), Annotated[float, limits])
-    room = average if moment is not None else high - average
-    gap = float(f"{min(0.2 * room, 0.5 * abs(average - low) or room):.2g}")
-    if "difference" not in direct:
-        limits = Range(0, room, open_low=True)
-        question = _PROBLEM_QUESTIONS["difference"]
-        direct["difference"] = prompts.ask_number(question, float, gap, limits) if ask else gap
-    return direct
 
 
 def _scale_parameter(policy: Policy | type[Policy]) -> str | None:

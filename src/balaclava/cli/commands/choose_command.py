@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava._core.number_format import significant
+from balaclava.cli import prompts
 from balaclava.cli.options import delay_options, option, pop_delay
-from balaclava.cli.prompts import SPECIAL_QUESTIONS, answer_options, assumed_answers, read_answers
 from balaclava.cli.terminal import print_code, print_json, print_labelled, progress_bar
 
 if TYPE_CHECKING:
     from balaclava.advice.choose.recommend import Recommendation
 
-_SPECIAL_PARAMETERS = ("delta", "reward_range", *SPECIAL_QUESTIONS)  # that some policies take
+# Parameters that some policies take.
+_SPECIAL_PARAMETERS = ("delta", "reward_range", *prompts.SPECIAL_QUESTIONS)
 
 
 @click.command(short_help="Recommend a policy.")
-@answer_options
+@prompts.answer_options
+@option("--average", float, "What a usual arm earns on average, such as a conversion rate.")
+@option("--difference", float, "How far ahead of it the best arm is at least.")
 @option(
     "--simulate/--no-simulate",
     bool,
@@ -36,7 +39,8 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
 
     \b
     Example: balaclava choose
-    Example: balaclava choose --rewards bounded --arms 5 --horizon 10000 --epsilon 1
+    Example: balaclava choose --rewards bounded --arms 5 --horizon 10000 --epsilon 1 \\
+                 --average 0.03 --difference 0.005
     Example: balaclava choose --rewards heavy-tailed --typical 20 --largest 500 --one-in 10000
     """
     from balaclava.advice.choose.questions import what_would_change
@@ -44,7 +48,12 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
 
     ask = sys.stdin.isatty() and not as_json if ask is None else ask
     late = pop_delay(options)
-    answers, moment = read_answers(options, ask)
+    around = {name: options.pop(name) for name in prompts.PROBLEM_QUESTIONS}
+    answers, moment = prompts.read_answers(options, ask)
+    asked = ask and simulate and answers["rewards"] == "bounded"
+    if asked or any(value is not None for value in around.values()):
+        answers |= prompts.average_and_difference(around, answers, None, asked)
+    options |= around
     with progress_bar() as progress:
         advice = recommend(**answers, simulate=simulate, progress=progress, **late)
     scope = answers.get("scope", "trajectory")
@@ -60,7 +69,7 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
     if moment is not None:
         print_labelled("moment", moment.derivation)
     if not ask:
-        for sentence in assumed_answers(options, answers, moment):
+        for sentence in prompts.assumed_answers(options, answers, moment):
             print_labelled("assumed", sentence)
     unused = [name for name in _SPECIAL_PARAMETERS if options[name] is not None]
     unused = [name for name in unused if name not in advice.learner.annotations]
@@ -104,11 +113,16 @@ def _as_json(
 
 def _print_expectation(advice: Recommendation, **late: Any) -> None:
     outlook = advice.expect(**late)
+    assumed = ""
+    if advice.around is None:
+        assumed = ", which are assumed"
+        if advice.rewards == "bounded":
+            assumed += ": give yours with --average and --difference"
     print_labelled(
         "regret",
-        f"{significant(outlook.regret)} ± {significant(outlook.plus_minus)} after "
-        f"{outlook.rounds:,} rounds, simulated on {outlook.instance}; playing at random "
-        f"{significant(outlook.random_regret)}",
+        f"{significant(outlook.regret)} ± {significant(outlook.plus_minus)}, against "
+        f"{significant(outlook.random_regret)} at random, after {outlook.rounds:,} rounds of "
+        f"{outlook.instance}{assumed}",
     )
     tuned = " and was tuned" if advice.baseline_label != advice.baseline.name else ""
     baseline = f"{advice.baseline_label}, which is not private{tuned}"
