@@ -54,7 +54,7 @@ _EPSILON_UP_TO_1 = Annotated[float, Range(0, 1, open_low=True)]
 # Relative float error that a condition on whole rounds forgives.
 _CONDITION_TOLERANCE = 1e-9
 # Steps of searches. The interval shrinks by 0.618^30 = 5e-7, the error of a minimum by its square.
-_SECTIONS = 30
+_SEARCH_STEPS = 30
 
 
 def wang_zhu(
@@ -263,7 +263,8 @@ def identification(environment: Any, *, epsilon: float, delta: float) -> float:
         >>> round(identification([0.75, 0.625, 0.5, 0.375, 0.25], epsilon=1.0, delta=0.01))
         558
     """
-    means = np.sort(check("means", getattr(environment, "means", environment), _BERNOULLI_MEANS))
+    arms = environment.means if hasattr(environment, "means") else environment
+    means = np.sort(check("means", arms, _BERNOULLI_MEANS))
     epsilon = check("epsilon", epsilon, Epsilon)
     delta = check("delta", delta, Annotated[float, Range(0, 0.5, open_low=True, open_high=True)])
     if means.size < 2:
@@ -626,7 +627,7 @@ def _golden_minimum(cost: Callable[[float], float], low: float, high: float) -> 
     ratio = 0.5 * (math.sqrt(5.0) - 1.0)
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = cost(left), cost(right)
-    for _ in range(_SECTIONS):
+    for _ in range(_SEARCH_STEPS):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - ratio * (high - low)
@@ -644,7 +645,7 @@ def _smallest_above(value: Callable[[float], float], level: float) -> float:
     while value(high) < level:
         high *= 2.0
     low = 0.0
-    for _ in range(_SECTIONS):
+    for _ in range(_SEARCH_STEPS):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if value(middle) >= level else (middle, high)
     return high

@@ -39,6 +39,8 @@ class DPFTPLBeta(StartPhasePolicy):
     theta ~ Beta(R + 1 + k, n - R + 1 + k), k = floor(n/8) + 1, and play the highest. A reward x
     strictly between 0 and 1 is first replaced by a coin flip, 1 with probability x.
 
+    The horizon may end in the start phase: then the arms are pulled in turn throughout.
+
     Privacy:
         (epsilon, delta)-differential privacy of each decision (Theorem 13). Its proof has a gap for
         epsilon above 1.1, which `balaclava.privacy.mechanisms.perturbed_index` closes; an epsilon
@@ -47,8 +49,6 @@ class DPFTPLBeta(StartPhasePolicy):
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.
-
-    The horizon may end in the start phase: then the arms are pulled in turn throughout.
 
     Example:
         >>> bl.policy("dp-ftpl-beta", arms=9, epsilon=1.0, delta=0.01).start_phase

@@ -88,6 +88,8 @@ class DPFTPLGauss(StartPhasePolicy):
     rewards (the first term when epsilon = 0). Then, in each round and for each arm with n rewards
     of mean m, draw theta ~ N(m, 2/n) and play the highest.
 
+    The horizon may end in the start phase: then the arms are pulled in turn throughout.
+
     Privacy:
         (epsilon, delta)-differential privacy of each decision (Theorem 11). The start phase does
         not depend on rewards. Afterwards a changed reward moves one mean by at most 1/n, and the
@@ -97,8 +99,6 @@ class DPFTPLGauss(StartPhasePolicy):
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.
         reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
-
-    The horizon may end in the start phase: then the arms are pulled in turn throughout.
 
     Example:
         >>> bl.policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01).start_phase

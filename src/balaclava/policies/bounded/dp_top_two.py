@@ -187,7 +187,6 @@ class DPTopTwo(GrowingBatchPolicy):
         first_batch: pulls in an arm's first batch, rounded up; 30/epsilon by default.
 
     Example:
-        >>> import balaclava as bl
         >>> agent = bl.policy("dp-top-two", arms=3, epsilon=1.0).agent(seed=1)
         >>> while agent.winner() is None:
         ...     decision = agent.ask()
