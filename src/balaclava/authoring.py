@@ -65,6 +65,8 @@ from balaclava.policies.contextual.linear_context import (
 )
 from balaclava.policies.expert_policies import ExpertPolicy as ExpertPolicy
 from balaclava.policies.expert_policies import PrivateExpertPolicy as PrivateExpertPolicy
+from balaclava.policies.intervals import FROM_BATCHES as FROM_BATCHES
+from balaclava.policies.intervals import FROM_EPOCHS as FROM_EPOCHS
 from balaclava.policies.intervals import FROM_POOLS as FROM_POOLS
 from balaclava.policies.intervals import FROM_REPORTS as FROM_REPORTS
 from balaclava.policies.intervals import FROM_TALLY as FROM_TALLY

@@ -143,6 +143,8 @@ FREE = {
     ("generator", "has_uint32"),
     ("generator", "uinteger"),
     ("unlearned",),
+    ("order", "dropped"),  # as in saves of earlier versions
+    ("order", "kept"),
     ("agent",),
     ("reception", "held"),  # a reward may not have come
 }

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from balaclava import errors
 from balaclava._core.declared import brief
+from balaclava.agents.decision_order import DecisionOrder
 from balaclava.agents.decisions import Decision, DecisionBook, OpenDecision
 from balaclava.agents.delivery import ArrivalDelivery, WindowDelivery
 from balaclava.agents.estimates import EstimateReader, Estimates
@@ -15,6 +16,7 @@ from balaclava.agents.saving import pack_state, plain_generator, seal
 from balaclava.agents.settling import (
     Settle,
     Settling,
+    arrival_condition,
     checked_settling,
     guarantee_after_restores,
     guarantee_when_settled,
@@ -88,6 +90,12 @@ class Agent:
         self._unclaimed = False  # whether that save may still name another successor
         self._book = DecisionBook()
         self._delivery = self._make_delivery(self._settling)
+        estimation = policy.estimation
+        self._keeps_order = estimation is not None and estimation.in_order
+        self._order: DecisionOrder | None = None
+        if not self._delivery.window and estimation is not None and estimation.from_tally:
+            self._order, self._keeps_order = DecisionOrder(policy.arms), True
+        self._in_order = True  # whether estimates count rewards in the order of decisions
         self._unlearned = 0
         self._decisions = [0] * policy.arms  # by arm
         self._process = os.getpid()
@@ -98,9 +106,19 @@ class Agent:
         if settle == "window" and patience is not None and missing is not None:
             observation = self._runner.checked(Observation(REWARD, missing))
             return WindowDelivery(
-                self._book, patience, observation, self._runner.learn, self._runner.checked
+                self._book, patience, observation, self._learn, self._runner.checked
             )
-        return ArrivalDelivery(self._book, patience, self._runner.learn, self._runner.forget)
+        return ArrivalDelivery(self._book, patience, self._learn, self._forget)
+
+    def _learn(self, entry: OpenDecision, observation: Observation) -> None:
+        learned = self._runner.learn(entry, observation)
+        if self._order is not None:
+            self._order.close(entry, learned)
+
+    def _forget(self, entry: OpenDecision) -> None:
+        self._runner.forget(entry)
+        if self._order is not None:
+            self._order.close(entry, None)
 
     @property
     def policy(self) -> Policy:
@@ -145,9 +163,12 @@ class Agent:
                     "named, or make another agent"
                 )
             self._delivery.before_decision()
+            self._in_order &= self._keeps_order or not self._book.open
             arm, phase, chance = self._runner.choose(self._book.clock + 1, context)
             entry = self._book.enter(arm, phase)
             self._decisions[arm] += 1
+            if self._order is not None:
+                self._order.enter(entry)
             self._unlearned += phase < 0
             self._claim_if_used()
             return Decision(entry.id, arm, phase, self._policy.arm_label(arm), chance)
@@ -286,11 +307,14 @@ class Agent:
 
         The intervals hold all together and in every round, except with probability
         1 - confidence: look at any time, and stop at any time. They use released values only, so
-        they cost no epsilon. The estimated mean is that of the rewards that come; with
-        `settle="window"`, of all rewards with `missing` for those that do not.
+        they cost no epsilon. They estimate the mean of all rewards of the arm; with
+        `settle="window"`, with `missing` for those that did not come in time.
 
         Note:
-            Rewards must be independent, and an arm's mean must not change.
+            Rewards must be independent, and an arm's mean must not change. With
+            `settle="arrival"`, when and whether a reward comes must not depend on its value if some
+            decisions were given up or cancelled, or if the policy cannot count rewards in the order
+            of decisions. The result's `condition` says so; otherwise it is None.
 
         Args:
             confidence: The probability that all intervals hold, in (0, 1).
@@ -307,9 +331,10 @@ class Agent:
     def winner(self, confidence: float = 0.95) -> int | None:
         """Name the best arm.
 
-        The probability of ever naming a wrong arm, in any round, is at most 1 - confidence. A
-        policy with low regret plays poor arms seldom, so it may take long to name one; `explore`,
-        on policies that have it, gives every arm a share.
+        The probability of ever naming a wrong arm, in any round, is at most 1 - confidence, under
+        the assumptions of `estimates`, whose `condition` is on arrivals. A policy with low regret
+        plays poor arms seldom, so it may take long to name one; `explore`, on policies that have
+        it, gives every arm a share.
 
         Args:
             confidence: The probability of never naming a wrong arm, in (0, 1).
@@ -394,7 +419,13 @@ class Agent:
     def _reading(self, confidence: Any) -> EstimateReader:
         with self._lock:
             self._claim_if_used()
-            return self._runner.reading(tuple(self._decisions), confidence)
+            condition = arrival_condition(
+                window=self._delivery.window,
+                in_order=self._in_order,
+                lost=bool(self._delivery.cancelled or self._delivery.given_up),
+            )
+            decisions = tuple(self._decisions)
+            return self._runner.reading(decisions, confidence, condition, self._order)
 
     def adopt(self) -> None:
         """Continue in this process after a fork.
@@ -467,6 +498,10 @@ class Agent:
             "open": [list(entry) for entry in book.open.values()],
             "closed": [list(item) for item in book.closed.items()],
             "reception": self._delivery.save(),
+            "order": {
+                "kept": self._in_order,
+                "tally": None if self._order is None else self._order.save(),
+            },
             "state": pack_state(self._runner.state),
             "generator": plain_generator(self._runner.rng) if self._seeded else None,
         }

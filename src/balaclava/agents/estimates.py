@@ -50,7 +50,9 @@ class Estimates(ResultTable[MeanEstimate]):
     """The arms' means, one entry an arm, with intervals that hold together and at all times.
 
     The probability that any interval ever misses its arm's mean, in any round of the run, is at
-    most 1 - confidence. So you may look at any time, and stop at any time.
+    most 1 - confidence. So you may look at any time, and stop at any time. Rewards must be
+    independent, an arm's mean must not change, and `condition` must hold: what the claims assume of
+    arrivals, as a clause. It is None if arrivals may depend on rewards.
 
     The winner is the best arm, None if it is not yet known. The probability of ever naming a wrong
     one is at most 1 - confidence. Arms are compared directly, so an arm may win while intervals
@@ -60,11 +62,16 @@ class Estimates(ResultTable[MeanEstimate]):
     header = ("arm", "decisions", "rewards", "mean", "low", "high")
 
     def __init__(
-        self, entries: Sequence[MeanEstimate], confidence: float, winner: int | None
+        self,
+        entries: Sequence[MeanEstimate],
+        confidence: float,
+        winner: int | None,
+        condition: str | None = None,
     ) -> None:
         super().__init__(entries)
         self.confidence = confidence
         self.winner = winner
+        self.condition = condition
 
     def row_cells(self, row: MeanEstimate) -> tuple[str, ...]:
         numbers = map(mean_reward, (row.mean, *row.interval))
@@ -114,6 +121,8 @@ class Estimates(ResultTable[MeanEstimate]):
 
     def _caption(self) -> str:
         claim = f"All intervals hold together and at all times, at {self.confidence:.6g} confidence"
+        if self.condition is not None:
+            claim += f", if {self.condition}"
         if self.winner is None:
             return f"{claim}; no winner yet."
         return f"{claim}; the winner is {self[self.winner].label}."
@@ -123,13 +132,22 @@ class EstimateReader:
     """Reads estimates from a state, at a confidence; `decisions` has the number of each arm."""
 
     def __init__(
-        self, policy: Policy, params: Any, state: Any, decisions: Sequence[int], confidence: Any
+        self,
+        policy: Policy,
+        params: Any,
+        state: Any,
+        decisions: Sequence[int],
+        confidence: Any,
+        condition: str | None,
+        order: Any = None,
     ) -> None:
         self.confidence = check("confidence", confidence, Confidence)
         self._failure = (1.0 - self.confidence) / policy.arms  # an arm
         self._estimation = policy.require_estimates(self._failure)
         self._policy, self._params, self._decisions = policy, params, decisions
-        read = self._estimation.read
+        self._condition, read = condition, self._estimation.read
+        if order is not None and self._estimation.from_tally is not None:
+            state, read = order, self._estimation.from_tally
         self.released_means = [
             ReleasedMean(*read(params, state, arm)) for arm in range(policy.arms)
         ]
@@ -150,7 +168,7 @@ class EstimateReader:
                     (policy.in_units(low), policy.in_units(high)),
                 )
             )
-        return Estimates(entries, self.confidence, self.winner())
+        return Estimates(entries, self.confidence, self.winner(), self._condition)
 
     def winner(self) -> int | None:
         """The best arm, if the policy has named it or the releases show it."""

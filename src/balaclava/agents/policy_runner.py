@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from balaclava.agents.decision_order import DecisionOrder
 from balaclava.agents.decisions import OpenDecision
 from balaclava.agents.estimates import EstimateReader
 from balaclava.errors import BalaclavaError, ParameterError, RewardError, failed_kernel, require_arm
@@ -38,6 +39,9 @@ class PolicyRunner:
         # With scope "decision" a propensity would be a function of raw means.
         self._shows_chances = policy.scope != "decision"
         self._prepare = policy.prepare()
+        # Estimates in the order of decisions need each report, not only the policy's sum of them.
+        in_tally = policy.estimation is not None and policy.estimation.from_tally is not None
+        self._report = policy.report_kernel if in_tally else None
         try:
             self.state = policy.kernels.begin(self.params)
         except (MemoryError, OverflowError):
@@ -73,18 +77,23 @@ class PolicyRunner:
         value = checked_number(policy.name, "report", observation.value, *policy.reports)
         return Observation(REPORT, value)
 
-    def learn(self, entry: OpenDecision, observation: Observation) -> None:
-        """Learn from a checked observation of a decision."""
+    def learn(self, entry: OpenDecision, observation: Observation) -> float:
+        """Learn from a checked observation of a decision; returns the number that was learned."""
         learn: Callable[..., None] = self.policy.kernels.learn
-        value = observation.value
-        if observation.kind == REPORT and self.policy.learn_report is not None:
-            learn = self.policy.learn_report
+        learn_report, value = self.policy.learn_report, observation.value
+        if observation.kind == REPORT and learn_report is not None:
+            learn = learn_report
         else:
             value = self._prepare(self.params, value)
         try:
+            if self._report is not None and learn_report is not None and learn is not learn_report:
+                level = self.level(entry.arm, entry.phase)
+                value = float(self._report(self.params, value, level, self.rng))
+                learn = learn_report
             learn(self.params, self.state, entry.round, entry.arm, value, entry.phase, self.rng)
         except KERNEL_FAILURES as error:
             raise self._failed(entry.round, error) from None
+        return value
 
     def forget(self, entry: OpenDecision) -> None:
         """Give up a decision: its reward will not come."""
@@ -100,6 +109,17 @@ class PolicyRunner:
             return error
         return failed_kernel(self.policy.name, round, error)
 
-    def reading(self, decisions: Sequence[int], confidence: Any) -> EstimateReader:
-        """Estimates at a confidence, given the number of decisions of each arm."""
-        return EstimateReader(self.policy, self.params, self.state, decisions, confidence)
+    def reading(
+        self,
+        decisions: Sequence[int],
+        confidence: Any,
+        condition: str | None,
+        order: DecisionOrder | None = None,
+    ) -> EstimateReader:
+        """Estimates at a confidence, given the number of decisions of each arm.
+
+        `condition` is what they assume of arrivals; `order` has the rewards in order, if kept.
+        """
+        return EstimateReader(
+            self.policy, self.params, self.state, decisions, confidence, condition, order
+        )

@@ -15,7 +15,7 @@ from balaclava.policies.base import POLICIES, Policy
 
 SAVED_PARTS = (
     *("policy", "settling", "agent", "origins", "clock", "decisions", "unlearned", "open"),
-    *("closed", "reception", "state", "generator"),
+    *("closed", "reception", "state", "generator", "order"),
 )
 # If a save has more arms it must hold as many numbers: a forged one cannot exhaust memory.
 UNCHECKED_ARMS = 10**6
@@ -86,6 +86,7 @@ def through_a_save(policy: Policy, state: Any, clock: int) -> PolicyRunner:
 def _restored(content: dict[str, Any]) -> Agent:
     restores = content.pop("restores", 0)  # only in saves of agents that were restored again
     finished = content.pop("finished", False)  # only in saves of finished agents
+    content = {"order": {"kept": False, "tally": None}} | content  # saves of before
     saving.exact_keys(content, *SAVED_PARTS)
     description = saving.exact_keys(content["policy"], "name", "parameters")
     policy = POLICIES.create(description["name"], description["parameters"])
@@ -111,7 +112,19 @@ def _restored(content: dict[str, Any]) -> Agent:
     agent._book.finished = finished
     agent._delivery.load(content["reception"])
     saving.fill_state(policy, agent._runner.state, content["state"], clock)
+    _load_order(agent, content, clock)
     return agent
+
+
+def _load_order(agent: Agent, content: dict[str, Any], clock: int) -> None:
+    order = saving.exact_keys(content["order"], "kept", "tally")
+    if type(order["kept"]) is not bool or (agent._order is None and order["tally"] is not None):
+        raise saving.DamageError("the order of decisions is not valid")
+    agent._in_order = order["kept"] or clock == 0
+    if order["tally"] is None:
+        agent._order = agent._order if clock == 0 else None
+    elif agent._order is not None:
+        agent._order.load(order["tally"], clock, list(agent._book.open.values()))
 
 
 def _fill_book(

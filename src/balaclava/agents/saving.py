@@ -11,6 +11,7 @@ import base64
 import hashlib
 import itertools
 import json
+import math
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -82,6 +83,12 @@ def whole_number(value: Any, low: int, high: int) -> int:
     """Require an int in a range; a bool or a float is not one."""
     if type(value) is not int or not low <= value <= high:
         raise DamageError("a number is out of its range")
+    return value
+
+
+def finite_number(value: Any) -> float:
+    if type(value) is not float or not math.isfinite(value):
+        raise DamageError("a number is not finite")
     return value
 
 

@@ -62,6 +62,15 @@ OTHERS_REGARDLESS = (
 )
 
 
+def arrival_condition(*, window: bool, in_order: bool, lost: bool) -> str | None:
+    """What intervals assume of arrivals; None if arrivals may depend on rewards.
+
+    If rewards count in the order of decisions and none is lost, they may
+    (`theory.confidence_sequences`).
+    """
+    return None if window or (in_order and not lost) else ARRIVES_REGARDLESS
+
+
 def guarantee_when_settled(
     guarantee: Guarantee,
     *,

@@ -14,7 +14,8 @@ Privacy rests on this alone: a reward enters one sum; decisions alone determine 
 determine when it settles, and they must not depend on rewards.
 
 Decisions use every release. Intervals use the releases in order: a batch counts there once every
-batch of its arm that opened before it has settled (`theory.confidence_sequences` says why).
+batch that was fully asked before it, of any arm, has settled (`theory.confidence_sequences` says
+why).
 """
 
 import functools
@@ -30,11 +31,16 @@ from balaclava.frames import blocks
 
 UNLEARNED = -1  # phase of a decision that the policy does not learn from
 NO_ROW = -1  # in place of a row: no batch has settled
+NO_PLACE = -1  # of a batch that found no room in the queue
+NOT_SETTLED = -1  # in place of a number of rewards
 # Open batches of an arm: a power of two. Batches grow, so few are open; 32 is far beyond that.
 OPEN_BATCHES_PER_ARM = 32
 
 
-@added_later("counted", "in_order", "rewards_in_order", "draws_in_order", "early")
+@added_later(
+    *("in_order", "rewards_in_order", "draws_in_order", "place", "placed_batches", "counted"),
+    *("queued_arms", "queued_rewards", "queued_sums"),
+)
 @stored_as(
     arms_untried="fresh",
     arms_with_release="heard",
@@ -61,8 +67,7 @@ class Pools(NamedTuple):
     rewards: np.ndarray  # rewards in it
     draws: np.ndarray  # draws of noise in it
     settled: np.ndarray  # settled batches with rewards
-    counted: np.ndarray  # number of the last batch before the first open one
-    in_order: np.ndarray  # the mean of the releases up to it
+    in_order: np.ndarray  # the mean of the releases in order
     rewards_in_order: np.ndarray
     draws_in_order: np.ndarray
     # [arm, row]: an open batch
@@ -71,8 +76,14 @@ class Pools(NamedTuple):
     left: np.ndarray  # its decisions that have no reward and were not given up
     lost: np.ndarray  # its decisions that were given up
     sums: np.ndarray  # of its rewards: raw, read only to be released
-    early: np.ndarray  # its released sum, while an earlier batch is open
+    place: np.ndarray  # its place among all fully asked batches, from 1; 0: none, NO_PLACE
+    # Fully asked batches that do not count yet, in a ring by place
+    queued_arms: np.ndarray
+    queued_rewards: np.ndarray  # NOT_SETTLED before it is
+    queued_sums: np.ndarray  # released
     # One element each
+    placed_batches: np.ndarray  # places so far
+    counted: np.ndarray  # places that count
     arms_untried: np.ndarray  # arms without a settled batch
     arms_with_release: np.ndarray
     first_pulls: np.ndarray  # whether some arm is untried, or no arm has a release
@@ -94,6 +105,7 @@ class Pools(NamedTuple):
             0, decisions, number=self.number, numbers=self.numbers, empty=self.empty,
             waiting=self.waiting, weights=self.weights, draws=self.draws, lost=self.lost,
             rewards=self.rewards, settled=self.settled, counted=self.counted,
+            placed_batches=self.placed_batches,
             rewards_in_order=self.rewards_in_order, draws_in_order=self.draws_in_order,
         )  # fmt: skip
         yield from range_faults(
@@ -103,6 +115,9 @@ class Pools(NamedTuple):
             0, arms, arms_untried=self.arms_untried, arms_with_release=self.arms_with_release
         )
         yield from range_faults(-1, arms - 1, current=self.current)
+        yield from range_faults(NO_PLACE, decisions, place=self.place)
+        yield from range_faults(0, arms - 1, queued_arms=self.queued_arms)
+        yield from range_faults(NOT_SETTLED, decisions, queued_rewards=self.queued_rewards)
         yield from range_faults(0, arms - 1, lead=self.lead)
         yield from range_faults(0.0, 1.0, spreads=self.spreads, chance=self.chance)
         if (self.placed > self.size).any() or (self.placed < 0).any():
@@ -139,7 +154,6 @@ def begin_pools(arms: int, rows: int) -> Pools:
         rewards=np.zeros(arms, np.int64),
         draws=np.zeros(arms, np.int64),
         settled=np.zeros(arms, np.int64),
-        counted=np.zeros(arms, np.int64),
         in_order=np.zeros(arms),
         rewards_in_order=np.zeros(arms, np.int64),
         draws_in_order=np.zeros(arms, np.int64),
@@ -148,7 +162,12 @@ def begin_pools(arms: int, rows: int) -> Pools:
         left=np.zeros((arms, rows), np.int64),
         lost=np.zeros((arms, rows), np.int64),
         sums=np.zeros((arms, rows)),
-        early=np.zeros((arms, rows)),
+        place=np.zeros((arms, rows), np.int64),
+        queued_arms=np.zeros(8 * arms + rows, np.int64),
+        queued_rewards=np.zeros(8 * arms + rows, np.int64),
+        queued_sums=np.zeros(8 * arms + rows),
+        placed_batches=np.zeros(1, np.int64),
+        counted=np.zeros(1, np.int64),
         arms_untried=np.full(1, arms),
         arms_with_release=np.zeros(1, np.int64),
         first_pulls=np.ones(1, np.bool_),
@@ -166,7 +185,6 @@ def fill_order(state: Pools) -> None:
     """Fill the fields of the order, which an earlier version did not keep: count all releases."""
     state.in_order[:], state.rewards_in_order[:] = state.pooled, state.rewards
     state.draws_in_order[:] = state.draws
-    state.counted[:] = np.where(state.numbers > 0, state.numbers - 1, state.number[:, None]).min(1)
 
 
 @kernel(borrows=True)
@@ -324,6 +342,7 @@ def assign_decision(state: Pools, arm: int) -> tuple[int, int]:
     if state.placed[arm] == state.size[arm]:
         state.waiting[arm] += 1
         state.ready[arm] = False
+        queue_batch(state, arm)
         if state.current[0] == arm:
             state.current[0] = -1
     return arm, state.number[arm]
@@ -419,8 +438,8 @@ def empty_row(state: Pools, arm: int, row: int) -> None:
 @kernel(borrows=True)
 def drop_batch(state: Pools, arm: int, row: int) -> None:
     """End a settled batch without a release of its sum."""
+    leave_queue(state, arm, row, 0, 0.0)
     empty_row(state, arm, row)
-    count_in_order(state, arm)
 
 
 @kernel(borrows=True)
@@ -431,35 +450,57 @@ def joined_mean(mean: float, rewards: int, released: float, more: int) -> float:
 
 @kernel(borrows=True)
 def close_batch(state: Pools, arm: int, row: int, released: float) -> None:
-    """Add the released sum of the batch to the pooled mean; its row is free once it counts."""
+    """Add the released sum of the batch to the pooled mean, and free its row."""
     n = rewards_in_batch(state, arm, row)
     state.pooled[arm] = joined_mean(state.pooled[arm], state.rewards[arm], released, n)
     state.rewards[arm] += n
     state.draws[arm] += 1
     state.settled[arm] += 1
-    state.sums[arm, row] = 0.0
-    state.early[arm, row] = released
-    count_in_order(state, arm)
+    leave_queue(state, arm, row, n, released)
+    empty_row(state, arm, row)
 
 
 @kernel(borrows=True)
-def count_in_order(state: Pools, arm: int) -> None:
-    """Count the released batches before the first open one, and free their rows."""
-    while state.counted[arm] < state.number[arm]:
-        number = state.counted[arm] + 1
-        row = ring_row(state, number)
-        if state.numbers[arm, row] == number:
-            if state.left[arm, row] > 0:
-                return
-            n = rewards_in_batch(state, arm, row)
-            state.in_order[arm] = joined_mean(
-                state.in_order[arm], state.rewards_in_order[arm], state.early[arm, row], n
-            )
-            state.rewards_in_order[arm] += n
-            state.draws_in_order[arm] += 1
-            state.early[arm, row] = 0.0
-            empty_row(state, arm, row)
-        state.counted[arm] = number
+def queue_batch(state: Pools, arm: int) -> None:
+    """Give the arm's newest batch its place; without room it never counts in order."""
+    row, room = ring_row(state, state.number[arm]), state.queued_arms.size
+    if state.placed_batches[0] - state.counted[0] == room:
+        state.place[arm, row] = NO_PLACE
+        return
+    state.placed_batches[0] += 1
+    state.place[arm, row] = state.placed_batches[0]
+    state.queued_arms[state.place[arm, row] % room] = arm
+    state.queued_rewards[state.place[arm, row] % room] = NOT_SETTLED
+
+
+@kernel(borrows=True)
+def leave_queue(state: Pools, arm: int, row: int, rewards: int, released: float) -> None:
+    """Settle a batch in the queue, and count the batches before the first that is not settled."""
+    place, room = state.place[arm, row], state.queued_arms.size
+    state.place[arm, row] = 0
+    if place == 0:  # of a save of before
+        count_release(state, arm, rewards, released)
+    elif place > 0:
+        state.queued_rewards[place % room] = rewards
+        state.queued_sums[place % room] = released
+    while state.counted[0] < state.placed_batches[0]:
+        first = (state.counted[0] + 1) % room
+        if state.queued_rewards[first] == NOT_SETTLED:
+            return
+        count_release(
+            state, state.queued_arms[first], state.queued_rewards[first], state.queued_sums[first]
+        )
+        state.counted[0] += 1
+
+
+@kernel(borrows=True)
+def count_release(state: Pools, arm: int, rewards: int, released: float) -> None:
+    """Count a release in order, if it has rewards."""
+    if rewards > 0:
+        counted = state.rewards_in_order[arm]
+        state.in_order[arm] = joined_mean(state.in_order[arm], counted, released, rewards)
+        state.rewards_in_order[arm] += rewards
+        state.draws_in_order[arm] += 1
 
 
 @kernel(borrows=True)

@@ -54,12 +54,18 @@ class Estimation(NamedTuple):
       (`theory.confidence_sequences`). Without it, an arm wins if its interval is above all others.
     - `joint`: the weight p of that comparison; by default 1/arms, with which no arm is named later
       than by intervals.
+    - `in_order`: whether `read` counts the rewards of an arm in the order of its decisions, and the
+      interval holds for every such prefix. Then arrivals may depend on rewards, unless one is lost.
+    - `from_tally`: for a policy that counts each reward when it comes, `read` on a tally of what
+      its `learn`, or `learn_report`, is given. An agent keeps one in the order of decisions.
     """
 
     read: Callable[..., tuple[int, float, float]]
     limits: Callable[..., tuple[float, float]]
     law: Callable[..., tuple[float, int, float]] | None = None
     joint: float | None = None
+    in_order: bool = False
+    from_tally: Callable[..., tuple[int, float, float]] | None = None
 
 
 class WinnerOutlook(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.errors import EstimateError
+from balaclava.frames.pools import Pools
 from balaclava.frames.tally import Tally
 from balaclava.policies.base import Estimation, Policy
 from balaclava.theory.confidence_sequences import laplace_scale, mean_interval, pair_evidence
@@ -17,8 +18,14 @@ NO_WINNER = -1  # in place of an arm
 
 
 @kernel(borrows=True)
+def read_batches(params: Any, state: Pools, arm: int) -> tuple[int, float, float]:
+    """Pools: the mean of the releases in order."""
+    return state.rewards_in_order[arm], state.in_order[arm], state.draws_in_order[arm]
+
+
+@kernel(borrows=True)
 def read_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-    """Pools or epochs: the mean of all releases."""
+    """Pools or epochs: the mean of all releases. Epochs are released in order."""
     return state.rewards[arm], state.pooled[arm], state.draws[arm]
 
 
@@ -147,6 +154,8 @@ def require_radii(policy: Policy, proved: bool, fails: float, failure: float) ->
         )
 
 
-FROM_POOLS = Estimation(read_pools, limits_with_laplace, laplace_law)
-FROM_REPORTS = Estimation(read_reports, limits_with_laplace, laplace_law)
-FROM_TALLY = Estimation(read_tally, limits_without_noise, exact_law)
+FROM_BATCHES = Estimation(read_batches, limits_with_laplace, laplace_law, in_order=True)
+FROM_EPOCHS = Estimation(read_pools, limits_with_laplace, laplace_law, in_order=True)
+FROM_POOLS = Estimation(read_pools, limits_with_laplace, laplace_law)  # in the order of settling
+FROM_REPORTS = Estimation(read_reports, limits_with_laplace, laplace_law, from_tally=read_reports)
+FROM_TALLY = Estimation(read_tally, limits_without_noise, exact_law, from_tally=read_tally)

@@ -82,7 +82,7 @@ def results_document(
         "decisions": total,
         "confidence": confidence,
         "arms": arms,
-        **dict.fromkeys(("winner", "leader", "remaining", "note")),
+        **dict.fromkeys(("winner", "leader", "remaining", "note", "condition")),
         "windows": windows_document(experiment),
     }
     reading = experiment.reading(confidence)
@@ -91,6 +91,7 @@ def results_document(
         answer["sentence"] = f"{total:,} decisions. {answer['note']}."
         return answer
     estimates = reading.estimates()
+    answer["condition"] = estimates.condition
     for entry, each in zip(arms, estimates, strict=True):
         low, high = each.interval
         entry.update(
@@ -115,7 +116,8 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
         others = [each.interval[1] for each in estimates if each.arm != best.arm]
         margin = best.interval[0] - max(others, default=best.interval[0])
         by = f" by at least {rounded_down(margin, '.3g')}" if others and margin > 0.0 else ""
-        return f"'{best.label}' is the best{by}, {sure}; {made}.{served}"
+        condition = f", if {estimates.condition}" if estimates.condition else ""
+        return f"'{best.label}' is the best{by}, {sure}{condition}; {made}.{served}"
     if answer["leader"] is None:
         return f"Not every arm has a release yet; {made}."
     more = answer["remaining"]

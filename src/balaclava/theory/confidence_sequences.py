@@ -14,20 +14,31 @@ allows adaptive choice of arms, batch sizes chosen from past releases, and every
 Intervals of several arms hold together if their betas add up.
 
 Proof.
-    Let F be the information when a batch settles, without the rewards of unsettled batches: the
-    releases of all arms, decisions, arrivals. Decisions and arrivals determine the next batch, its
-    number of rewards and its decisions. Given F and these, its rewards have the law by which they
-    were drawn, in any order of settling: nothing in F was computed from them, and arrivals do not
-    depend on rewards. Each has E e^(x X) <= 1 - mu + mu e^x, since e^(x X) lies below its chord on
-    [0, 1]. A draw has E e^(x W) = 1 / (1 - b^2 x^2). The batch therefore multiplies M by a factor
-    of mean at most 1. Rewards that never arrive change n alone, if their arrival does not depend
-    on their values.
+    Batches count in the order in which they were fully asked: a batch counts once all those before
+    it, of any arm, have settled. Let F be what happened until a batch is fully asked, without the
+    rewards of batches that are not: all decisions, the rewards of earlier batches, arrived or not,
+    and their noise, as if it was drawn then. Given F, the batch's rewards have the law by which
+    they are drawn: what arrives of a batch changes no decision before the batch is fully asked and
+    settled. Each has E e^(x X) <= 1 - mu + mu e^x, since e^(x X) lies below its chord on [0, 1]. A
+    draw has E e^(x W) = 1 / (1 - b^2 x^2). So the batch multiplies its arm's M by a factor of mean
+    at most 1, and no other M. All that is displayed are values of this one process. Which of them
+    may depend on anything: arrivals may depend on rewards.
+
+    This needs the order. Of batches that count as they settle, those rich in rewards that come
+    early come first. And it needs every reward: if decisions are given up or cancelled, the proof
+    assumes that which ones does not depend on the rewards. They then change n alone.
+
+    Rewards that count in the order of arrival need that assumption always. Let F be the information
+    when a batch settles, without the rewards of unsettled batches. Given F and the members of the
+    next batch to settle, its rewards have the law by which they were drawn: nothing in F was
+    computed from them, and arrivals do not depend on rewards.
 
     With a window, every decision counts at its end, and a missing reward has a default. The numbers
     that count are then the X of this proof. Batches settle in the order of decisions, and arrivals
     may depend on rewards.
 
-    Local reports are batches of one. For reports of bits there is no noise beyond the bit: m = 0.
+    A tally of rewards, or of local reports, has batches of one. For reports of bits there is no
+    noise beyond the bit: m = 0.
 
 Cost of rounding.
     Rewards are rounded to the nearest multiple of g = 2^-20 first, so that mu moves by at most g/2.
@@ -43,12 +54,12 @@ The rates x fall from min(2, 0.9/b) by sqrt 2, with weights 4 / ((k + 4) (k + 5)
 Two arms.
     Is arm b better than arm a? Let A(y) be the mixture of arm a for rewards 1 - X at the mean
     1 - y, and B(y) that of arm b at the mean y. Suppose mu_a >= mu_b, and take a y between them.
-    A(y), B(y) and their product are supermartingales that start at 1: a batch that settles changes
-    one factor. So is p A B + (1 - p) (A + B)/2, for any fixed p. It ever reaches 1/beta with
-    probability at most beta, and its minimum over y is no larger. So b may be called better than a
-    once the minimum reaches 1/beta, at any time. With beta = delta/(K - 1) for each of K - 1 pairs,
-    a wrong arm is ever called the best of K with probability at most delta: it would have to beat
-    a best arm.
+    A(y), B(y) and their product are supermartingales that start at 1: a batch that counts changes
+    one factor, and all arms share one order. So is p A B + (1 - p) (A + B)/2, for any fixed p. It
+    ever reaches 1/beta with probability at most beta, and its minimum over y is no larger. So b may
+    be called better than a once the minimum reaches 1/beta, at any time. With beta = delta/(K - 1)
+    for each of K - 1 pairs, a wrong arm is ever called the best of K with probability at most
+    delta: it would have to beat a best arm.
 
     If the intervals of a and b at 2 beta' = delta/K are disjoint, then A >= 1/beta' at all y from
     some point between them on, and B >= 1/beta' at all y up to it. With p = 1/K the average is then

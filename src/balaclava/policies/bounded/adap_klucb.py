@@ -9,7 +9,7 @@ from balaclava.frames.pools import Pools, choose_in_batches
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded import batched
 from balaclava.policies.bounded.adap_ucb import Alpha
-from balaclava.policies.intervals import FROM_POOLS
+from balaclava.policies.intervals import FROM_BATCHES
 from balaclava.policies.pooled_policies import PooledPolicy
 
 
@@ -63,6 +63,6 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
         batched.learn_alone,
         batched.forget_alone,
     )
-    estimation = FROM_POOLS
+    estimation = FROM_BATCHES
     epsilon: Epsilon
     alpha: Alpha = 3.1

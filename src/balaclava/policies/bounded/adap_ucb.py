@@ -8,7 +8,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.pools import Pools, choose_in_batches
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded import batched
-from balaclava.policies.intervals import FROM_POOLS
+from balaclava.policies.intervals import FROM_BATCHES
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 
@@ -61,7 +61,7 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
         batched.learn_alone,
         batched.forget_alone,
     )
-    estimation = FROM_POOLS
+    estimation = FROM_BATCHES
     epsilon: Epsilon
     alpha: Alpha = 3.1
 

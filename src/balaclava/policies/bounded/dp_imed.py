@@ -13,7 +13,7 @@ from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
 from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean, needs_batch, open_batch
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded import batched
-from balaclava.policies.intervals import FROM_POOLS
+from balaclava.policies.intervals import FROM_BATCHES
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.theory.imed_regret import imed_pulls
 
@@ -184,7 +184,7 @@ class DPIMED(batched.GrowingBatchPolicy):
 
     name = "dp-imed"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
-    estimation = FROM_POOLS
+    estimation = FROM_BATCHES
     most_draws = 8
     batch_ratio: batched.BatchRatio | None = None
     index: Annotated[Index, Range(meaning="how the index allows for noise")] = "rechecking"

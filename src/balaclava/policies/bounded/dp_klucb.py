@@ -7,7 +7,7 @@ from balaclava.estimators.kl import private_kl_upper
 from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded import batched
-from balaclava.policies.intervals import FROM_POOLS
+from balaclava.policies.intervals import FROM_BATCHES
 
 
 @kernel(borrows=True)
@@ -63,6 +63,6 @@ class DPKLUCB(batched.GrowingBatchPolicy):
         batched.learn_growing,
         batched.forget_growing,
     )
-    estimation = FROM_POOLS
+    estimation = FROM_BATCHES
     most_draws = 16
     batch_ratio: batched.BatchRatio = 1.25

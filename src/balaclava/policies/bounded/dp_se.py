@@ -14,7 +14,7 @@ from balaclava.policies.base import (
     failure_or_inverse_horizon,
     register,
 )
-from balaclava.policies.intervals import FROM_POOLS
+from balaclava.policies.intervals import FROM_EPOCHS
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms.laplace import laplace_release
@@ -126,7 +126,7 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
     reference = "Sajed, Sheffet 2019"
     kernels = Kernels(begin, choose, learn, forget)
     winner_reason = "it plays all remaining arms equally often"
-    estimation = FROM_POOLS
+    estimation = FROM_EPOCHS
     epsilon: Epsilon
     horizon: Horizon | None = None
     failure_probability: FailureProbability | None = None

@@ -9,7 +9,7 @@ from balaclava._core.kernels import kernel
 from balaclava.errors import EstimateError
 from balaclava.frames import epochs
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.intervals import FROM_POOLS
+from balaclava.policies.intervals import FROM_EPOCHS
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms.truncated_laplace import exceeded_with, truncated_laplace_release
@@ -123,7 +123,7 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
     reference = "Wang, Zhu 2024"
     kernels = Kernels(begin, choose, learn, forget)
     winner_reason = "it plays all remaining arms equally often"
-    estimation = FROM_POOLS
+    estimation = FROM_EPOCHS
     epsilon: EpsilonOrZero
     delta: Delta = 0.0
     horizon: Horizon

@@ -8,7 +8,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.pools import Pools, arm_without_rewards
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
-from balaclava.policies.intervals import FROM_POOLS
+from balaclava.policies.intervals import FROM_BATCHES
 from balaclava.policies.pooled_policies import PooledPolicy
 
 
@@ -64,6 +64,6 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
     name = "lazy-dp-ucb"
     reference = "Hu, Huang, Mehta 2021"
     kernels = Kernels(begin, choose, learn_alone, forget_alone)
-    estimation = FROM_POOLS
+    estimation = FROM_BATCHES
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -5,6 +5,7 @@ from typing import Any
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
+from balaclava.frames.tally import Tally
 from balaclava.policies.base import Estimation, Kernels, register
 from balaclava.policies.classic.ucb1 import Indices, begin, choose
 from balaclava.policies.classic.ucb1 import learn as learn_ucb1
@@ -26,8 +27,14 @@ def mean_behind(params: Any, chance: float) -> float:
 
 
 @kernel(borrows=True)
+def read_bits(params: Any, tally: Tally, arm: int) -> tuple[int, float, float]:
+    n = tally.pulls[arm]
+    return n, mean_behind(params, tally.sums[arm] / max(n, 1)), 0
+
+
+@kernel(borrows=True)
 def read_mean(params: Any, state: Indices, arm: int) -> tuple[int, float, float]:
-    return state.tally.pulls[arm], mean_behind(params, state.means[arm]), 0
+    return read_bits(params, state.tally, arm)
 
 
 @kernel(borrows=True)
@@ -92,6 +99,6 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
     learn_report = staticmethod(learn_ucb1)
     reports = (0.0, 1.0)
     kernels = Kernels(begin, choose, learn)
-    estimation = Estimation(read_mean, limits, report_law)
+    estimation = Estimation(read_mean, limits, report_law, from_tally=read_bits)
     epsilon: Epsilon
     radius_scale: RadiusScale = 1.0

@@ -253,15 +253,19 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    mean, radius = estimate(params, state, arm, first_open(params, state, arm))
-    return state.pools.rewards_in_order[arm], mean, radius
+    end = first_open(params, state, arm)
+    mean, radius = estimate(params, state, arm, end)
+    rewards = 0
+    for j in range(end):
+        rewards += round(state.shares[arm, j] * params.sizes[j])
+    return rewards, mean, radius
 
 
 class BatchUCBPolicy(PooledPolicy):
     """Parameters, tables and regret bound of the central and the local policy."""
 
     pools = "pools"
-    estimation = Estimation(read_mean, limits_within_radius)
+    estimation = Estimation(read_mean, limits_within_radius, in_order=True)
     estimates = "means"
     epsilon: declared.Epsilon
     moment_order: declared.MomentOrder

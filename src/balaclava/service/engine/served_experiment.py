@@ -16,6 +16,7 @@ from balaclava.agents.decisions import OpenDecision
 from balaclava.agents.estimates import EstimateReader
 from balaclava.agents.policy_runner import REWARD, Choice, Observation, PolicyRunner
 from balaclava.agents.saving import fill_from_bytes, state_bytes
+from balaclava.agents.settling import arrival_condition
 from balaclava.errors import EstimateError
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
@@ -226,9 +227,19 @@ class ServedExperiment:
     def reading(self, confidence: float = RESULTS_CONFIDENCE) -> EstimateReader | EstimateError:
         """Released means and intervals, or the reason why there are none."""
         try:
-            return self.runner.reading(self.counters.learning, confidence)
+            return self.runner.reading(self.counters.learning, confidence, self.condition)
         except EstimateError as error:
             return error
+
+    @property
+    def condition(self) -> str | None:
+        """What the intervals assume of arrivals. It does not depend on them, as readers see it."""
+        estimation = self.policy.estimation
+        return arrival_condition(
+            window=self.settles_by_window,
+            in_order=estimation is not None and estimation.in_order,
+            lost=self.definition.default_reward is None,
+        )
 
     def snapshot(self) -> dict[str, Any] | None:
         """A point of the charts, if one is due; that depends on the number of decisions only."""
