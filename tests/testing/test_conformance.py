@@ -11,7 +11,13 @@ from balaclava.testing import ENVIRONMENT_CHECKS, POLICY_CHECKS, examples
 # `make test-all` tries every example of every policy. The same loop is interpreted for all of them.
 # What plays longest `make test` tries with the first example of each policy.
 LATE = "compiles_to_what_it_says_with_delays"
-LONG = {"survives_save_and_restore", "repeats_with_the_seed", "does_without_missing_rewards"}
+LONG = {
+    "survives_save_and_restore",
+    "repeats_with_the_seed",
+    "does_without_missing_rewards",
+    "learns_without_some_rewards",
+    "keeps_its_claim_in_small_worlds",
+}
 QUICK = {"ucb1", "dp-imed", "dp-se", "ldp-ucb-bernoulli"}
 POLICIES = [
     pytest.param(

@@ -19,6 +19,7 @@ from balaclava.simulation.reward_delays import LOST, Delay, draw_delay
 from balaclava.testing.examples import matching_environment
 
 POLICY_SEED = 20_240  # any fixed number: a check must not fail by chance
+_LOSSY_PATIENCE = 20  # decisions after which a reward of a lossy run is given up
 CHECK_ROUNDS = 300  # rounds of most runs: enough for several batches of every policy
 
 
@@ -163,6 +164,35 @@ def late_run(
             with contextlib.suppress(DecisionError):  # the decision was given up
                 agent.tell(late, due_reward)
     return arms, scores
+
+
+def share_of_best(policy: Policy, best: int, rounds: int, lossy: bool) -> float:
+    """How often an agent plays the best arm in the second half of an easy world.
+
+    The best arm has the best reward or loss, the others the worst. If `lossy`, one decision in ten
+    has no reward, more at first: half of these are cancelled, half time out. Others are late.
+    """
+    agent = policy.agent(seed=POLICY_SEED + best, patience=_LOSSY_PATIENCE)
+    fates = np.random.default_rng(POLICY_SEED + best)
+    worst_value, best_value = policy.accepts if np.isfinite(policy.accepts).all() else (0.0, 1.0)
+    if policy.rewards == "loss":
+        worst_value, best_value = best_value, worst_value
+    due: dict[int, list[tuple[Decision, float]]] = {}
+    pulls = 0
+    for t in range(rounds):
+        decision = agent.ask(policy.practice_context)
+        pulls += t >= rounds // 2 and decision.arm == best
+        reward = best_value if decision.arm == best else worst_value
+        fate = fates.random() if lossy else 1.0
+        if lossy and t < 4 * policy.arms and t % 2 == 0:
+            fate *= 0.1  # lost
+        if fate < 0.05:
+            agent.cancel(decision)
+        elif fate >= 0.1:
+            due.setdefault(t + (7 if fate < 0.3 else 0), []).append((decision, reward))
+        for late, due_reward in due.pop(t, []):
+            agent.tell(late, due_reward)
+    return pulls / (rounds - rounds // 2)
 
 
 def saved_text(agent: Agent) -> str:

@@ -11,6 +11,8 @@ import numpy as np
 from balaclava.agents.agent import Agent
 from balaclava.agents.decisions import Decision
 from balaclava.agents.restoring import restore
+from balaclava.auditing.enumeration.exhaustive_audit import audit_exhaustively
+from balaclava.auditing.enumeration.small_worlds import with_parameters
 from balaclava.errors import DecisionError, ParameterError, RewardError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
@@ -33,8 +35,15 @@ from balaclava.testing.conformance import (
     reward_source,
     round_of,
     saved_text,
+    share_of_best,
 )
 from balaclava.testing.examples import matching_environment
+
+# The check of learning: rounds, tried in this order; parameters with which it is fast; the least
+# share above 1/arms with all rewards, and the least part of it with some lost. All guesses.
+_LEARNING_ROUNDS, _LEARNING_ARMS = (600, 2_400), 3
+_LEARNING_EPSILON, _LARGEST_RADIUS_SCALE = 20.0, 0.1
+_LEARNED_SHARE, _LEAST_LEARNING = 0.25, 0.4
 
 
 def check_policy(policy: Policy) -> None:
@@ -242,6 +251,38 @@ def does_without_missing_rewards(policy: Policy) -> None:
         without_rewards.ask(policy.practice_context)
 
 
+def learns_without_some_rewards(policy: Policy) -> None:
+    """Lost and late rewards do not end its learning.
+
+    In an easy world, with each arm as the best in turn, it plays the best arm nearly as often as
+    with all rewards. A policy that ignores rewards plays it with share 1/arms on average. If it
+    does not learn in these rounds even with all rewards, the check says nothing.
+    """
+    scale = min(policy.parameters.get("radius_scale", 1.0), _LARGEST_RADIUS_SCALE)
+    changes = {"epsilon": _LEARNING_EPSILON, "radius_scale": scale}
+    for name, value in (*changes.items(), ("arms", min(policy.arms, _LEARNING_ARMS))):
+        policy = with_parameters(policy, {name: value})
+    even, arms = 1.0 / policy.arms, range(policy.arms)
+    stalls = False
+    for rounds in _LEARNING_ROUNDS:  # phases are longer if rewards are lost
+        subject = with_parameters(policy, {"horizon": rounds})
+        whole = np.mean([share_of_best(subject, arm, rounds, lossy=False) for arm in arms])
+        if whole < even + _LEARNED_SHARE:
+            continue
+        some = np.mean([share_of_best(subject, arm, rounds, lossy=True) for arm in arms])
+        stalls = bool(some - even < _LEAST_LEARNING * (whole - even))
+        if not stalls:
+            return
+    promise = "it stops learning when a reward is lost or late; see `forget` of bl.Kernels"
+    require(policy, not stalls, promise)
+
+
+def keeps_its_claim_in_small_worlds(policy: Policy) -> None:
+    """The exact law of its decisions in a few rounds is within its guarantee."""
+    result = audit_exhaustively(policy, POLICY_SEED, games=False)
+    require(policy, result.verdict in ("consistent", "does not apply"), str(result))
+
+
 def released_batches(agent: Agent) -> int:
     """Batches that an agent has released; 0 if it only releases decisions."""
     released = agent.policy.released(agent._runner.state)
@@ -398,6 +439,8 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
     takes_late_rewards,
     takes_reports,
     does_without_missing_rewards,
+    learns_without_some_rewards,
+    keeps_its_claim_in_small_worlds,
     batches_ignore_arrival_order,
     displays_nothing_of_arrivals,
     refuses_bad_rewards,
