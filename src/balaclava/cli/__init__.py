@@ -18,6 +18,7 @@ from balaclava.cli.commands.catalogue import environments, policies
 from balaclava.cli.commands.choose_command import choose
 from balaclava.cli.commands.compare_command import compare
 from balaclava.cli.commands.demo_command import demo
+from balaclava.cli.commands.plan_command import plan
 from balaclava.cli.commands.report_command import assessment, report
 from balaclava.cli.commands.reproduce_command import reproduce
 from balaclava.cli.commands.serve_command import serve
@@ -85,6 +86,7 @@ def main(modules: tuple[str, ...]) -> None:
     List the policies:        balaclava policies
     Describe one:             balaclava policies ucb1
     Find one that fits:       balaclava choose
+    Plan a trial's size:      balaclava plan --arms 3 --rate 0.05 --difference 0.02
     Rank some on your log:    balaclava compare log.csv --arm page --reward clicked
     Start an experiment:      balaclava example > experiment.toml
     Run it:                   balaclava simulate experiment.toml
@@ -107,7 +109,7 @@ def main(modules: tuple[str, ...]) -> None:
 
 
 for _command in (
-    *(demo, choose, compare, example, simulate, summary),
+    *(demo, choose, plan, compare, example, simulate, summary),
     *(calibrate, report, assessment),
     *(audit, reproduce, serve, policies, environments),
 ):

@@ -68,12 +68,10 @@ def plot(
         ['ucb1 [not private]']
     """
     require_extra("matplotlib", "a plot")
-    from matplotlib.figure import Figure
-
     _check_band(band)
     own = ax is None
     if ax is None:
-        ax = Figure(figsize=(9, 4.8), layout="constrained", dpi=150).add_subplot()
+        ax = new_axes()
     for label, colour, style in zip(
         results.labels, itertools.cycle(COLOURS), itertools.cycle(LINE_STYLES), strict=False
     ):
@@ -94,8 +92,16 @@ def plot(
     if figure is None:
         raise ParameterError("ax has no figure; give axes of a figure, or leave ax out")
     if path is not None:
-        _save(figure, path)
+        save_figure(figure, path)
     return figure
+
+
+def new_axes() -> Axes:
+    """Axes of a new figure, in the size of all plots."""
+    require_extra("matplotlib", "a plot")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(9, 4.8), layout="constrained", dpi=150).add_subplot()
 
 
 def _check_band(band: Any) -> None:
@@ -181,7 +187,8 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
         ax.legend(*entries, frameon=False, handlelength=3.2)
 
 
-def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure; the ending of the path decides the format."""
     ending = os.path.splitext(path)[1].lstrip(".").lower()
     kinds = figure.canvas.get_supported_filetypes()
     if ending not in kinds:
