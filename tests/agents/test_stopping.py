@@ -39,14 +39,29 @@ def test_equal_arms_stop_for_equivalence_after_a_number_of_rounds():
 
 
 def test_futile():
-    agent = played([0.50, 0.51], 1_000)
+    agent = played([0.50, 0.51], 4_000)
     assert not agent.may_stop()
     assert not agent.may_stop(horizon=10**9)
-    advice = agent.may_stop(horizon=2_000)
+    advice = agent.may_stop(horizon=4_500)
     assert advice.reason == "futile"
-    assert "1,000 are left" in advice.sentence
-    assert agent.may_stop(horizon=1_000).sentence.startswith("Stop: all 1,000")
+    assert "500 are left" in advice.sentence
+    assert agent.may_stop(horizon=4_000).sentence.startswith("Stop: all 4,000")
     assert not played([0.5, 0.51], 10).may_stop(horizon=20)  # nothing is released yet
+
+
+@pytest.mark.statistical
+def test_noise_alone_does_not_end_a_trial():
+    """Rates of 5 and 9 %: all such trials name the winner within 10,000 decisions."""
+    for seed in range(5):
+        agent = bl.policy("dp-top-two", arms=2, epsilon=1.0).agent(seed=seed)
+        rng, forecasts = np.random.default_rng(seed + 50), []
+        for _ in range(8):
+            for _ in range(50):
+                decision = agent.ask()
+                agent.tell(decision, float(rng.random() < (0.05, 0.09)[decision.arm]))
+            assert agent.may_stop(horizon=10_000).reason != "futile"
+            forecasts.append(agent.remaining() or 0)
+        assert max(forecasts) < 30_000  # the difference as released would say 10^5 and more
 
 
 def test_the_largest_loss_is_that_of_the_safest_arm():

@@ -378,8 +378,8 @@ class Agent:
             confidence: The probability that all intervals hold, in (0, 1).
 
         Returns:
-            The number of decisions. None if there is a winner, if an arm has no release yet, or if
-            these means and shares would never yield a winner.
+            The number of decisions. None if there is a winner, or if it is too early to tell: an
+            arm has no release yet, or the leader is not ahead at even odds either.
 
         Raises:
             EstimateError: If the policy offers no estimates.

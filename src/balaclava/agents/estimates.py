@@ -19,6 +19,9 @@ Confidence = Annotated[
 ]
 # A forecast of more than this many times the decisions so far is not worth displaying.
 MOST_FORECAST_GROWTH = 2.0**40
+# Standard error of a mean, as a share of the width of its interval at even odds: the half-width
+# of intervals that hold in every round is about 2.5 of them. Forecasts alone depend on it.
+EVEN_ODDS, ERROR_SHARE = 0.5, 0.2
 FORECAST_PRECISION = 1.01  # ratio of the limits of the forecast when its search ends
 
 
@@ -177,32 +180,67 @@ class EstimateReader:
     def remaining(self) -> int | None:
         """Forecast the decisions until a winner, at the means and shares so far.
 
-        None if there is a winner, or if there would never be one.
+        None if there is a winner, or if the leader's mean is not above all others by more than
+        their errors: a forecast depends on the square of the difference, which is mostly noise.
         """
-        total = sum(map(int, self._decisions))
-        if self.winner() is not None or not all(
-            released.rewards for released in self.released_means
+        means, errors = self.released_means, self._errors()
+        leader = self._leader()
+        if self.winner() is not None or any(
+            means[leader].mean - errors[leader] <= each.mean + errors[arm]
+            for arm, each in enumerate(means)
+            if arm != leader
         ):
             return None
+        return self._decisions_until_named(means)
+
+    def soonest(self) -> int | None:
+        """Forecast the decisions until a winner if the differences are larger, by their errors.
+
+        None if there is a winner, or if there would never be one.
+        """
+        leader, errors = self._leader(), self._errors()
+        if self.winner() is not None or math.inf in errors:
+            return None
+        return self._decisions_until_named(
+            [
+                each._replace(mean=each.mean + (errors[arm] if arm == leader else -errors[arm]))
+                for arm, each in enumerate(self.released_means)
+            ]
+        )
+
+    def _leader(self) -> int:
+        return max(range(self._policy.arms), key=lambda arm: self.released_means[arm].mean)
+
+    def _errors(self) -> list[float]:
+        """About one standard error of each mean; infinite without a release."""
+        failure = EVEN_ODDS / self._policy.arms
+        limits = [
+            self._estimation.limits(self._params, *each, failure) if each.rewards else None
+            for each in self.released_means
+        ]
+        return [math.inf if each is None else (each[1] - each[0]) * ERROR_SHARE for each in limits]
+
+    def _decisions_until_named(self, means: Sequence[ReleasedMean]) -> int | None:
+        """The decisions until these means would name a winner; None if they never would."""
+        total = sum(map(int, self._decisions))
         enough = 2.0
-        while not self._would_name(enough):
+        while not self._would_name(means, enough):
             enough *= 2.0
             if enough > MOST_FORECAST_GROWTH:
                 return None
         few = enough / 2.0
         while enough > FORECAST_PRECISION * few:
             middle = math.sqrt(few * enough)
-            few, enough = (few, middle) if self._would_name(middle) else (middle, enough)
+            few, enough = (few, middle) if self._would_name(means, middle) else (middle, enough)
         return max(math.ceil((enough - 1.0) * total), 1)
 
     def _limits(self, released: ReleasedMean) -> tuple[float, float]:
         low, high = self._estimation.limits(self._params, *released, self._failure)
         return float(low), float(high)
 
-    def _would_name(self, growth: float) -> bool:
+    def _would_name(self, means: Sequence[ReleasedMean], growth: float) -> bool:
         """Whether there would be a winner with `growth` times the rewards."""
-        grown = [self._grown(released, growth) for released in self.released_means]
-        return self._best(grown) is not None
+        return self._best([self._grown(released, growth) for released in means]) is not None
 
     def _best(self, means: Sequence[ReleasedMean]) -> int | None:
         name_best = winner_kernel(self._estimation)

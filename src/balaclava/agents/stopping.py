@@ -73,12 +73,13 @@ def _futility(reading: EstimateReader, estimates: Estimates, horizon: int) -> St
         return StopAdvice("futile", f"Stop: all {horizon:,} decisions are made; no arm is named.")
     if not all(entry.rewards for entry in estimates):
         return StopAdvice(None, "Continue: not every arm has a release yet.")
-    more = reading.remaining()
-    if more is None or more > left:
-        needed = "would never decide it" if more is None else f"takes about {more:,} more decisions"
+    soonest, more = reading.soonest(), reading.remaining()
+    if soonest is None or soonest > left:
+        needed = "never" if soonest is None else f"only after about {soonest:,} more decisions"
         return StopAdvice(
             "futile",
-            f"Stop, or extend the trial: at the means and shares so far it {needed}, and "
-            f"{left:,} are left.",
+            f"Stop, or extend the trial: at the largest likely difference of means it names an arm "
+            f"{needed}, and {left:,} are left.",
         )
-    return StopAdvice(None, f"Continue: about {more:,} more decisions may decide it.")
+    forecast = f"about {more:,} more decisions may decide it" if more else "it is too early to tell"
+    return StopAdvice(None, f"Continue: {forecast}; {left:,} are left.")

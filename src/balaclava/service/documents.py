@@ -121,7 +121,9 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
     if answer["leader"] is None:
         return f"Not every arm has a release yet; {made}."
     more = answer["remaining"]
-    forecast = f"; about {more:,} more decisions may decide it" if more else ""
+    forecast = (
+        f"; about {more:,} more may decide it" if more else "; too early to say how many decide it"
+    )
     return (
         f"'{answer['leader']}' leads, but is not yet the best at {100 * estimates.confidence:g} % "
         f"confidence; {made}{forecast}.{served}"
