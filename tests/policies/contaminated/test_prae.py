@@ -541,3 +541,55 @@ def test_short_batches_settle_while_longer_ones_are_under_way():
         agent.tell(decision, reward=1.0)
         settled = sum(place >= end for end in (4, 12, 28, 60))
         assert agent.status().releases == 2 * settled
+
+
+def lossy_first_fold(policy, rounds, seed):
+    """Play prae-central; of the first fold of each batch three rewards of an arm arrive."""
+    agent, rng = policy.agent(seed=seed), np.random.default_rng(seed)
+    state = agent._runner.state
+    arrived: dict[tuple[int, int], int] = {}
+    for _ in range(rounds):
+        decision = agent.ask()
+        epochs, key = state.batch.epochs, (decision.phase, decision.arm)
+        row = int(decision.phase) % epochs.left.size
+        if decision.phase >= 0 and state.is_first_fold[row] and arrived.get(key, 0) == 3:
+            agent.cancel(decision)
+            continue
+        arrived[key] = arrived.get(key, 0) + 1
+        agent.tell(decision, (40.0, 30.0)[decision.arm] + rng.choice([-1.0, 1.0]))
+    return state
+
+
+def test_an_arm_is_compared_only_if_enough_rewards_located_its_centre():
+    """Three rewards locate no centre among 600 bins; arms were dropped by such centres."""
+    policy = bl.policy(
+        "prae-central", arms=2, epsilon=1.0, moment_order=2, mean_range=1000.0,
+        failure_probability=0.05,
+    )  # fmt: skip
+    rounds = 6 * int(policy.needed_threshold)
+    state = lossy_first_fold(policy, rounds, seed=1)
+    assert state.batch.epochs.settled.min() >= 1  # means about such centres
+    assert state.batch.epochs.active.all()
+    agent, rng = policy.agent(seed=1), np.random.default_rng(1)
+    for _ in range(rounds):
+        decision = agent.ask()
+        agent.tell(decision, (40.0, 30.0)[decision.arm] + rng.choice([-1.0, 1.0]))
+    assert agent._runner.state.batch.epochs.active.tolist() == [True, False]
+
+
+def test_the_threshold_is_one_of_rewards():
+    """With radius = "paper" the radius is not proved for the few rewards that arrive."""
+    policy = bl.policy(
+        "prae-raw", arms=2, epsilon=1.0, moment_order=2, moment_bound=1.0, contamination=0.05,
+        radius="paper", failure_probability=0.1, radius_scale=0.01,
+    )  # fmt: skip
+    agent, rng = policy.agent(seed=1), np.random.default_rng(1)
+    for _ in range(4_000):
+        decision = agent.ask()
+        if rng.random() < 0.99:
+            agent.cancel(decision)
+        else:
+            agent.tell(decision, (0.9, -0.9)[decision.arm])
+    epochs = agent._runner.state.epochs
+    assert epochs.settled.min() >= 1
+    assert epochs.active.all()

@@ -206,3 +206,19 @@ def test_limits():
             make(level_share=share)
     with pytest.raises(ParameterError, match="first_batch"):
         make(first_batch=0)
+
+
+@pytest.mark.filterwarnings("ignore::balaclava.errors.SilenceWarning")
+def test_late_rewards_far_from_0_are_learned_from():
+    """Levels come from histograms about the centre that each had: no radius is assumed."""
+    agent = bl.policy("dpr-adaptive-ucb", arms=2, epsilon=1.0).agent(seed=1, patience=10_000)
+    rng, queue, late = np.random.default_rng(1), [], np.zeros(2)
+    for t in range(20_000):
+        decision = agent.ask()
+        late[decision.arm] += t >= 15_000
+        queue.append((decision, (900.0, 880.0)[decision.arm] + rng.choice([-1.0, 1.0])))
+        if len(queue) > 3_000:
+            agent.tell(*queue.pop(0))
+    assert late[0] > 0.9 * late.sum()
+    means = agent._runner.state.pools.means
+    assert means == pytest.approx([900.0, 880.0], abs=20.0)

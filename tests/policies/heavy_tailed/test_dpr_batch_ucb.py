@@ -143,6 +143,23 @@ def test_prompt_batches_have_the_levels_of_the_table():
     assert (state.widths == plan.radii[(state.shares > 0).sum(axis=1) - 1]).all()
 
 
+def test_the_levels_of_raw_moments_assume_no_centre():
+    """Late rewards change no level of ldpr-batch-ucb: it truncates about 0."""
+    policy = bl.policy("ldpr-batch-ucb", arms=2, horizon=10_000, first_batch=8, **PARETO)
+    agent = policy.agent(seed=1, patience=2_000)
+    queue = []
+    for _ in range(3_000):
+        queue.append(agent.ask())
+        if len(queue) > 700:
+            agent.tell(queue.pop(0), 0.5)
+    state, plan = agent._runner.state, policy.schedule
+    opened = state.own_levels > 0
+    assert state.ordinals.max() > 4
+    assert (state.own_levels == plan.levels[state.ordinals])[opened].all()
+    assert not plan.errors.any()
+    assert not state.latest.any()
+
+
 def test_noise_aside_the_batch_is_a_truncated_mean():
     """With a vast epsilon: rewards beyond B count as 0, those of another batch not at all."""
     policy = bl.policy(

@@ -133,6 +133,29 @@ def radius_with(params: Params, level: float, step: float, n: int) -> float:
 
 
 @kernel(borrows=True)
+def is_enough(params: Params, rewards: int) -> bool:
+    """Whether so many rewards of an arm, in one fold of a batch, reach the threshold.
+
+    The threshold is one of rewards: if some are lost, a larger batch may not reach it.
+    """
+    return bool(params.folds * rewards >= params.threshold)
+
+
+@kernel(borrows=True)
+def keep_estimate(
+    params: Params, state: PraeState, arm: int, row: int, total: float, proved: bool
+) -> None:
+    """Keep the released sum of a batch; the arm is compared only if its radius is proved."""
+    epochs = state.epochs
+    n = epochs.rewards_in_epoch[arm, row]
+    radius = radius_with(params, state.level[row], state.step[row], n)
+    frame.keep_release(epochs, arm, row, total, radius)
+    state.means[arm] = epochs.means[arm]
+    if not proved:
+        epochs.radii[arm] = math.inf
+
+
+@kernel(borrows=True)
 def radius_of(params: Params, size: int) -> float:
     """beta of a full batch."""
     level, n = level_of(params, size), size // params.folds

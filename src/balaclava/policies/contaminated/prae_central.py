@@ -8,7 +8,7 @@ import numpy as np
 
 from balaclava._core.declared import MeanRange
 from balaclava._core.kernels import kernel
-from balaclava._core.states import range_faults, stored_as
+from balaclava._core.states import added_later, range_faults, stored_as
 from balaclava.frames import epochs as frame
 from balaclava.policies.base import Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.contaminated import prae
@@ -22,6 +22,7 @@ _MOST_BINS = 10**6  # of the histogram: each takes memory and a draw of noise pe
 _BREAKDOWN = 0.25
 
 
+@added_later("sure", "sure_centre")
 @stored_as(has_centre="counted", is_first_fold="locates", second_due="second")
 class State(NamedTuple):
     """The batches, each fold a separate epoch; histograms, and the centres they released."""
@@ -30,8 +31,10 @@ class State(NamedTuple):
     counts: np.ndarray  # [arm, row, bin]: raw
     centres: np.ndarray  # [arm]: J, the left end of the fullest bin of its last histogram
     located: np.ndarray  # [arm]: whether it has a centre
+    sure: np.ndarray  # [arm]: whether enough rewards located it
     centre: np.ndarray  # [arm, row]: J for a second fold
     has_centre: np.ndarray  # [arm, row]: whether the second fold has a J
+    sure_centre: np.ndarray  # [arm, row]: whether enough rewards located it
     is_first_fold: np.ndarray  # [row]
     second_due: np.ndarray  # one element: whether a second fold is due
 
@@ -47,8 +50,10 @@ def begin(params: prae.Params) -> State:
         counts=np.zeros((arms, 2, params.bins), np.int64),
         centres=np.zeros(arms),
         located=np.zeros(arms, np.bool_),
+        sure=np.zeros(arms, np.bool_),
         centre=np.zeros((arms, 2)),
         has_centre=np.zeros((arms, 2), np.bool_),
+        sure_centre=np.zeros((arms, 2), np.bool_),
         is_first_fold=np.zeros(2, np.bool_),
         second_due=np.zeros(1, np.bool_),
     )
@@ -79,6 +84,7 @@ def open_fold(params: prae.Params, state: State, rng: Any) -> None:
         for arm in range(params.arms):
             state.centre[arm, row] = state.centres[arm]
             state.has_centre[arm, row] = state.located[arm]
+            state.sure_centre[arm, row] = state.sure[arm]
         return
     if not state.second_due[0]:
         prae.next_size(params, batch, rng)
@@ -106,6 +112,7 @@ def locate(params: prae.Params, state: State, arm: int, row: int, rng: Any) -> N
     fullest = private_argmax_histogram(rng, state.counts[arm, row], params.epsilon)
     state.centres[arm] = params.low + fullest * params.width
     state.located[arm] = True
+    state.sure[arm] = prae.is_enough(params, state.batch.epochs.rewards_in_epoch[arm, row])
     for j in range(params.bins):
         state.counts[arm, row, j] = 0
 
@@ -119,9 +126,8 @@ def release(params: prae.Params, state: State, arm: int, row: int, rng: Any) -> 
         return
     n, M = epochs.rewards_in_epoch[arm, row], batch.level[row]
     total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
-    radius = prae.radius_with(params, M, batch.step[row], n)
-    frame.keep_release(epochs, arm, row, total + n * state.centre[arm, row], radius)
-    batch.means[arm] = epochs.means[arm]
+    total += n * state.centre[arm, row]
+    prae.keep_estimate(params, batch, arm, row, total, state.sure_centre[arm, row])
 
 
 @kernel(borrows=True)
@@ -191,7 +197,9 @@ class PRAECentral(prae.PraePolicy):
     .. math:: B \ge 2 \max\{(8/g^2) \log(8m/\delta),\; (8/(g \varepsilon)) \log(4m/\delta)\}.
 
     Each estimate, both steps together, is within beta of its mean with probability 1 - delta. There
-    is one for each arm and batch, so all hold with probability 1 - arms log2(T) delta.
+    is one for each arm and batch, so all hold with probability 1 - arms log2(T) delta. If rewards
+    are late or lost, an arm whose J comes from fewer rewards than the threshold needs is not
+    compared.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory, for the observed rewards, outliers
@@ -276,6 +284,11 @@ class PRAECentral(prae.PraePolicy):
         return 2 * located_threshold(
             self.bins, margin, self.epsilon, failure_or_inverse_horizon(self)
         )
+
+    def fill_added(self, state: State) -> None:
+        """An earlier version did not note how many rewards located a centre."""
+        if self.constants().threshold == 0.0:
+            state.sure[:], state.sure_centre[:] = state.located, state.has_centre
 
     def constants(self) -> prae.Params:
         width, _ = self._bins()

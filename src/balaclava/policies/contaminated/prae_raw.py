@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from balaclava._core.declared import MOST_ROUNDS, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.epochs import keep_release
 from balaclava.policies.base import Estimation, Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.contaminated import prae
 from balaclava.policies.heavy_tailed.truncated_elimination import learn_truncated, read_mean
@@ -29,9 +28,8 @@ def release(params: prae.Params, state: prae.PraeState, arm: int, row: int, rng:
     """Release an arm's sum of the batch, with the radius beta."""
     epochs, M = state.epochs, state.level[row]
     total = laplace_release(rng, epochs.sums[arm, row], 2.0 * M, params.epsilon)
-    radius = prae.radius_with(params, M, state.step[row], epochs.rewards_in_epoch[arm, row])
-    keep_release(epochs, arm, row, total, radius)
-    state.means[arm] = epochs.means[arm]
+    proved = prae.is_enough(params, epochs.rewards_in_epoch[arm, row])
+    prae.keep_estimate(params, state, arm, row, total, proved)
 
 
 @kernel(borrows=True)
