@@ -153,7 +153,8 @@ class InnerLower(lowering.Lower):
             return self.parts.get(value.name, ())
         if isinstance(value, ir.Expr) and value.op == "getattr":
             part, kind = self.parts.get(value.value.name, ()), self.typeof(value.value.name)
-            if part and isinstance(kind, types.NamedTuple | types.NamedUniTuple):
+            named = isinstance(kind, types.NamedTuple | types.NamedUniTuple)
+            if part and named and value.attr in kind.fields:  # not a method
                 return (*part, kind.fields.index(value.attr))
         return ()
 

@@ -119,7 +119,8 @@ def _compile(factory: Callable[..., Any], kernels: tuple[Callable[..., Any], ...
     fast = uses_fast_compiler()
     for called, body in newly_marked("cpu"):
         options: Any = {"error_model": "numpy", **(_fast_options(body) if fast else {})}
-        extending.overload(called, strict=False, jit_options=options)(always(body))
+        implementation = always(body) if called is body else answering(body)
+        extending.overload(called, strict=False, jit_options=options)(implementation)
     function = factory(*kernels)
     if not fast:
         return numba.njit(nogil=True, error_model="numpy")(function)
@@ -177,6 +178,16 @@ def newly_marked(target: str) -> Iterator[tuple[Callable[..., Any], Callable[...
     first = _registered.get(target, 0)
     _registered[target] = len(_marked)
     return iter(_marked[first:])
+
+
+def answering(body: Callable[..., Any]) -> Callable[..., Any]:
+    """An overload that gives the body, or what an `rng` with `compiled_release` runs instead."""
+
+    def implementation(*types: Any, **_: Any) -> Any:
+        replaced = getattr(getattr(types[0], "instance_class", None), "compiled_release", None)
+        return body if replaced is None else replaced(body)
+
+    return implementation
 
 
 def always(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.oracles.violators.controls import PROVED, UNUSUAL
 from tests.oracles.violators.frame import Violator
+from tests.oracles.violators.hidden import HIDDEN
 from tests.oracles.violators.noise import NOISE
 from tests.oracles.violators.rare import RARE
 from tests.oracles.violators.raw_data import RAW_DATA
@@ -20,6 +21,6 @@ def by_name(*tables: list[Violator]) -> dict[str, Violator]:
     return names
 
 
-VIOLATORS = by_name(NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS)
+VIOLATORS = by_name(NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN)
 PROVED_CONTROLS = by_name(PROVED)  # replay proves them
 UNUSUAL_CONTROLS = by_name(UNUSUAL)  # replay may leave them unproved

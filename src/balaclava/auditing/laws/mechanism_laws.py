@@ -1,9 +1,9 @@
 """Tests of mechanisms: their draws must follow the laws that they declare.
 
 Each mechanism that a policy used is drawn a million times at its terms, for two values that are its
-sensitivity apart. The draws must follow the declared law, and that law must keep the declared
-epsilon and delta. Without a declared law, thresholds distinguish the draws of the two values. If
-the draws look Gaussian or Laplace, the delta of that law is computed.
+sensitivity apart, and for one between them. The draws must follow the declared law, and that law
+must keep the declared epsilon, delta and loss. If the body scales a single draw, its law is known
+exactly. With neither, thresholds distinguish the draws of two values, and nothing is proved.
 """
 
 import math
@@ -16,7 +16,15 @@ import numpy as np
 from balaclava._core.extras import require_extra
 from balaclava._core.kernels import compiled
 from balaclava._core.number_format import rounded_down, rounded_up
+from balaclava.auditing.laws.array_norms import ShiftedLaw, norm_fault_delta
+from balaclava.auditing.laws.draw_tests import (
+    LAW_ERROR,
+    follows_law,
+    law_test_fault,
+    repeats_fault,
+)
 from balaclava.auditing.laws.exact_audit import LARGEST_COMPUTED_EPSILON, hockey_stick
+from balaclava.auditing.laws.probed_laws import bare_after_rare_draws, probed_law
 from balaclava.auditing.tape import TapeEntry
 from balaclava.auditing.two_sample_bounds import best_threshold
 from balaclava.privacy.accounting import gaussian_delta
@@ -26,10 +34,16 @@ from balaclava.privacy.randomness import seeded
 LAW_DRAWS = 1_000_000  # of each mechanism: a scale that is wrong by 2 % shows
 _INTERPRETED_DRAWS = 20_000  # of a body that does not compile
 _MOST_MECHANISMS = 6  # that are tested, counting different terms; a guess
-_LAW_ERROR = 1e-7  # the probability that draws which follow a law fail its test
-_FIT_ERROR = 1e-3  # the same for the choice of a family
-_LAW_QUANTILES = 512  # points at which a law is compared with its draws; a guess
+_FURTHER_DRAWS = 4  # times fewer draws at further terms of the same mechanism
+_FIT_ERROR = 1e-3  # probability that draws which follow a law fail the choice of a family
+_THRESHOLDS = 1_024  # that distinguish draws without a law; a guess
+_FEWER_IF_PROBED = 10  # times fewer draws if the law is known exactly
+_EXACT_DRAWS = 300  # answers with exact noise, which are slow
+_BETWEEN = 0.38196601125  # sensitivities: on no grid of the noise
+_LOSS_SHARES = (0.1, 0.5, 1.0)  # sensitivities, for which a declared loss is compared with the law
+_SAME_LAW = 1e-6  # largest difference of two laws that are the same
 _SCALE_TOLERANCE = 0.004  # relative uncertainty of a scale after a million draws
+UNKNOWN_LAW = "it declares no law, so its draws could not be compared with one"
 _MOST_CORRELATED_PARTS = 32  # of an array, whose correlations are computed
 
 
@@ -79,7 +93,8 @@ def audit_laws(entries: Iterable[TapeEntry], seed: int, draws: int = LAW_DRAWS) 
     sample = (first + [entry for group in rows for entry in group[1:-1]])[:_MOST_MECHANISMS]
     total = 0
     for number, entry in enumerate(sample):
-        size, fault = law_fault(entry, seed + number, draws)
+        few = draws if number < len(by_name) else draws // _FURTHER_DRAWS
+        size, fault = law_fault(entry, seed + number, few)
         total += size
         if fault:
             return LawAudit("unproved", number + 1, total, f"{entry.name}: {fault}")
@@ -93,18 +108,67 @@ def law_fault(entry: TapeEntry, seed: int, count: int) -> tuple[int, str]:
     if isinstance(terms.value, tuple):
         return array_fault(mechanism, terms, seed, count)
     there = neighbouring_terms(mechanism, terms)
+    between = terms.value + _BETWEEN * (there.value - terms.value)
+    values = (terms._replace(value=between), terms, there)
+    probed = [probed_law(mechanism, each) for each in values]
+    laws = probed if mechanism.law is None else [mechanism.law(each) for each in values]
+    count = count if probed[0] is None else count // _FEWER_IF_PROBED
     samples = [
-        draw_mechanism(mechanism, each, seed, side, count)
-        for side, each in enumerate((terms, there))
+        draw_mechanism(mechanism, each, seed, side, count // (side + 1))
+        for side, each in enumerate(values)
     ]
     total = sum(sample.size for sample in samples)
-    if mechanism.law is None:
-        return total, undeclared_law_fault(samples, terms)
-    laws = [mechanism.law(terms), mechanism.law(there)]
-    for sample, law in zip(samples, laws, strict=True):
-        if not follows_law(sample, law):
+    if laws[0] is None:
+        equal = [sample[: samples[2].size] for sample in samples[1:]]
+        return total, undeclared_law_fault(equal, terms) or UNKNOWN_LAW
+    for sample, law, known in zip(samples, laws, probed, strict=True):
+        if known is not None and not same_law(law, known):
             return total, "its draws do not follow the law that it declares"
-    return total, declared_budget_fault(laws, terms)
+        if fault := law_test_fault(sample, law):
+            return total, fault
+    if not hasattr(laws[0], "pmf"):
+        if fault := repeats_fault(samples[0], samples[1], between):
+            return total, fault
+        if bare_after_rare_draws(mechanism, values[0]):
+            return total, "it answers without noise after rare draws"
+        if fault := exact_fault(mechanism, values[0], laws[0]):
+            return total, fault
+    return total, declared_budget_fault(laws[1:], terms) or loss_fault(mechanism, terms, there)
+
+
+def same_law(one: Any, other: Any) -> bool:
+    points = one.ppf(np.linspace(0.001, 0.999, 101))
+    return bool(np.abs(one.cdf(points) - other.cdf(points)).max() <= _SAME_LAW)
+
+
+def exact_fault(mechanism: Mechanism, terms: Terms, law: Any) -> str:
+    """Whether the answers that agents and the service release follow the law."""
+    try:
+        answers = np.array([float(mechanism.exact(terms)) for _ in range(_EXACT_DRAWS)])
+    except Exception:  # it refuses, and so releases nothing
+        return ""
+    if not follows_law(answers, law) or int((answers == terms.value).sum()) > 1:
+        return "its exact answers do not follow the law that it declares"
+    return ""
+
+
+def loss_fault(mechanism: Mechanism, one: Terms, there: Terms) -> str:
+    """Whether the loss that a mechanism declares for a move is less than that of its law."""
+    if mechanism.law is None:
+        return ""
+    for share in _LOSS_SHARES:
+        other = one._replace(value=one.value + share * (there.value - one.value))
+        loss, pair = mechanism.loss(one, other), [mechanism.law(one), mechanism.law(other)]
+        epsilons = [loss.epsilon]
+        if loss.shift > 0.0:
+            epsilons = [part * one.epsilon for part in (0.1, 0.5, 1.0)]
+        for epsilon in epsilons:
+            if not epsilon <= LARGEST_COMPUTED_EPSILON:
+                continue
+            allowed = gaussian_delta(loss.shift, epsilon) if loss.shift else loss.delta
+            if fault := declared_budget_fault(pair, one._replace(epsilon=epsilon, delta=allowed)):
+                return f"the loss that it declares for a move is false: {fault}"
+    return ""
 
 
 def neighbouring_terms(mechanism: Mechanism, terms: Terms) -> Terms:
@@ -133,15 +197,6 @@ def draw_mechanism(
             [mechanism.kernel(rng, *arguments) for _ in range(_INTERPRETED_DRAWS)], float
         )
     return answers
-
-
-def follows_law(sample: np.ndarray, law: Any, error: float = _LAW_ERROR) -> bool:
-    """Whether draws pass the test of Dvoretzky, Kiefer and Wolfowitz at this error probability."""
-    allowed = math.sqrt(math.log(2 / error) / (2 * sample.size))
-    ordered = np.sort(sample)
-    points = ordered[np.linspace(0, ordered.size - 1, _LAW_QUANTILES).astype(int)]
-    share = np.searchsorted(ordered, points, side="right") / ordered.size
-    return bool(np.abs(share - law.cdf(points)).max() <= allowed)
 
 
 def declared_budget_fault(laws: list[Any], terms: Terms) -> str:
@@ -185,10 +240,8 @@ def undeclared_law_fault(samples: list[np.ndarray], terms: Terms) -> str:
         needed = 1 - math.exp(min((terms.epsilon - cost) / 2, 0.0))
         if needed > 1.05 * terms.delta + 1e-12:
             return f"it draws Laplace noise of scale {spread:.4g}, which costs epsilon {cost:.4g}"
-    event = best_threshold(
-        [each[::2] for each in samples], 2 * _LAW_QUANTILES, terms.delta, _FIT_ERROR
-    )
-    bound = event.bound([each[1::2] for each in samples], terms.delta, _LAW_ERROR)
+    event = best_threshold([each[::2] for each in samples], _THRESHOLDS, terms.delta, _FIT_ERROR)
+    bound = event.bound([each[1::2] for each in samples], terms.delta, LAW_ERROR)
     if bound > terms.epsilon:
         low, declared = rounded_down(bound, ".3f"), rounded_up(terms.epsilon, ".4g")
         return f"its draws show that epsilon is at least {low}, not {declared}"
@@ -200,7 +253,8 @@ def array_fault(mechanism: Mechanism, terms: Terms, seed: int, count: int) -> tu
     value = np.array(terms.value)
     names = [name for name in mechanism.arguments if name not in ("value", "out")]
     arguments = tuple(float(getattr(terms, name)) for name in names)
-    rows = max(count // value.size, 1_000)
+    known = probed_law(mechanism, terms)
+    rows = max((count if known is None else count // _FEWER_IF_PROBED) // value.size, 1_000)
     loop = compiled(make_array_draws, mechanism.kernel)
     answers = loop(value, arguments, rows, seeded(seed, 0)) - value
     parts = min(value.size, _MOST_CORRELATED_PARTS)
@@ -208,32 +262,19 @@ def array_fault(mechanism: Mechanism, terms: Terms, seed: int, count: int) -> tu
         correlations = np.abs(np.corrcoef(answers[:, :parts].T) - np.eye(parts)).max()
         if not correlations < 7 / math.sqrt(rows):
             return rows, "the noise in the parts of its answer is not independent"
-    if mechanism.law is None:
-        return rows, ""
-    law = mechanism.law(terms)
-    if not all(follows_law(answers[:, i], law) for i in range(value.size)):
-        return rows, "its draws do not follow the law that it declares"
-    laws = [law, ShiftedLaw(law, terms.sensitivity)]
-    return rows * value.size, declared_budget_fault(laws, terms)
-
-
-@dataclass(frozen=True)
-class ShiftedLaw:
-    law: Any
-    by: float
-
-    def cdf(self, x: Any) -> Any:
-        return self.law.cdf(np.asarray(x) - self.by)
-
-    def sf(self, x: Any) -> Any:
-        return self.law.sf(np.asarray(x) - self.by)
-
-    def ppf(self, p: Any) -> Any:
-        return self.law.ppf(p) + self.by
-
-    def isf(self, p: Any) -> Any:
-        return self.law.isf(p) + self.by
-
-    def support(self) -> tuple[float, float]:
-        low, high = self.law.support()
-        return low + self.by, high + self.by
+    law = mechanism.law and mechanism.law(terms)
+    if law is None and known is None:
+        return rows, UNKNOWN_LAW
+    law = law or known
+    faults = (law_test_fault(answers[:, i], law) for i in range(value.size))
+    fault = next((each for each in faults if each), "")
+    if known is not None and not same_law(law, known):
+        fault = "its draws do not follow the law that it declares"
+    fault = fault or declared_budget_fault([law, ShiftedLaw(law, terms.sensitivity)], terms)
+    if not fault and (needed := norm_fault_delta(mechanism, terms, law)):
+        fault = (
+            f"a move of its sensitivity in the norm of order {mechanism.norm:g}, spread over its "
+            f"parts, needs delta {rounded_up(needed, '.3g')} at epsilon "
+            f"{rounded_up(terms.epsilon, '.4g')}"
+        )
+    return rows * value.size, fault

@@ -183,6 +183,11 @@ def declared_mechanism(function: Callable[..., Any]) -> Mechanism:
     return _TABLE[body]
 
 
+def declared_mechanisms() -> list[tuple[Callable[..., Any], Mechanism]]:
+    """The body and the declaration of every mechanism."""
+    return list(_TABLE.items())
+
+
 def scipy_law(name: str, *parameters: float) -> Any:
     require_extra("scipy", "the law of a mechanism")
     from scipy import stats
