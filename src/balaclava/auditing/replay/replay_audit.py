@@ -23,9 +23,10 @@ from balaclava._core.number_format import rounded_up
 from balaclava.auditing.games.compiled_games import warm_up
 from balaclava.auditing.games.pair_tests import test_pair
 from balaclava.auditing.rare_answers import RareAnswers, code_numbers
+from balaclava.auditing.replay.amplified_states import amplified_fault
 from balaclava.auditing.replay.answer_dependence import depends_on_chance, reading_rounds
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
-from balaclava.auditing.replay.leak_scan import scan_for_leaks
+from balaclava.auditing.replay.long_replay import LongReplay
 from balaclava.auditing.replay.recorded_run import (
     RecordedRun,
     ReplayOutcome,
@@ -64,7 +65,7 @@ _SCENARIOS_PER_LEAK = 3  # about each round that the leak scan found
 _PAIRS_PER_RARE_SCENARIO, _RARE_PAIRS = 10, 2  # one such scenario per 10 pairs, with 2 of them
 _PAIRS_PER_SCENARIO = 20
 _KINDS_SHARE, _RARE_SHARE = 3 / 4, 1 / 2  # of the time, after which each kind is tried only once
-_LEAK_SCAN_SHARE = 1 / 4  # of the time
+_LONG_RUN_SHARE = 1 / 2  # of the time
 _SHORTEST_SHARE = 0.05  # seconds for a scenario
 _READING_ROUNDS = 1_200  # rounds that are run again to find which decisions read a release
 _KEPT_ENTRIES = 64  # of the tape, for the test of laws
@@ -137,6 +138,7 @@ class PairAuditor:
         self.reached: set[str] = set()
         self.conditions: set[str] = set()
         self.entries: dict[tuple[object, ...], TapeEntry] = {}
+        self.long: LongReplay | None = None
 
     @property
     def done(self) -> bool:
@@ -152,6 +154,7 @@ class PairAuditor:
     ) -> None:
         """Replay the run with different streams, then with its neighbours, and judge each."""
         reading: dict[int, np.ndarray] = {}
+        enlarged = False
         self.conditions |= set(run.scenario.conditions)
         for entry in run.tape:
             if entry.terms is not None and len(self.entries) < _KEPT_ENTRIES:
@@ -171,6 +174,10 @@ class PairAuditor:
                 self.moved += 1
                 self.reached |= set(run.scenario.conditions)
             self.judge(run, neighbour, outcome, reading)
+            if outcome.moves and not outcome.fault and not enlarged:
+                enlarged = True  # one neighbour of each run is enough
+                if fault := amplified_fault(self.policy, run, neighbour):
+                    self.unproved.append(UnprovedPair(run, neighbour, fault, 0.0))
             if self.done or time.thread_time() > deadline:
                 return
 
@@ -244,6 +251,8 @@ class PairAuditor:
             verdict, fault = "violated", self.violation
         elif self.unproved:
             verdict, fault = self.test_unproved()
+        elif self.long is not None and self.long.fault:
+            verdict, fault = "unproved", self.long.fault
         elif self.moved == 0:
             verdict = "not examined"
         return ReplayAudit(
@@ -397,7 +406,10 @@ def audit_by_replay(
         search.try_kinds(kinds)
         search.try_rare_answers()
         if ahead and not auditor.done:
-            search.try_rounds(scan_for_leaks(policy, seed, _LEAK_SCAN_SHARE * seconds))
+            auditor.long = LongReplay(policy, claim, seed)
+            auditor.long.search(_LONG_RUN_SHARE * seconds, ended)
+            if auditor.long.fault_round:
+                search.try_rounds([auditor.long.fault_round])
     except (PrivacyError, SavedStateError) as error:
         return ReplayAudit("unproved", auditor.tried, auditor.moved, 0.0, 0.0, str(error))
     if entries is not None:

@@ -1,0 +1,218 @@
+"""The search for faults in long runs: other streams, neighbours, and budgets that add up."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from balaclava._core.number_format import rounded_up
+from balaclava.auditing.laws.tape_draws import tape_fault
+from balaclava.auditing.rare_answers import code_numbers
+from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
+from balaclava.auditing.replay.long_runs import LongRun, record_long_run
+from balaclava.auditing.replay.reward_choices import reward_limits, reward_stream
+from balaclava.auditing.scenario import Neighbour
+from balaclava.auditing.tape import MovedInput
+from balaclava.policies.base import Policy
+from balaclava.privacy.guarantee import Guarantee
+
+_LONGEST_RUN = 300_000  # rounds
+_SCRIPTED_SHARE = 0.6  # of answers
+_RECORDING_SHARE = 1 / 16  # of the time; a slower recording shortens the next run
+_SHORTEST_LONG_RUN = 4_000  # rounds to which they are shortened
+_ROUNDS_BEYOND = 200  # after a policy's horizon
+_NEIGHBOURS_PER_RUN = 8
+_MOST_READ = 2_000  # moved indices whose loss is computed, by decision
+_GROWTH_MOVES = 8  # releases of one reward, from which on their sum is extrapolated
+_DOUBLINGS = 5  # of the rounds, by which the growth of a loss is judged
+_UNBOUNDED_RUN = 2.0**60  # rounds of a policy without a horizon
+_CONSTANT_GROWTH, _FASTEST_GROWTH = 1e-3, 4.0  # of the factor of growth per doubling
+
+
+class LongRunKind(NamedTuple):
+    stream: int  # kind of `reward_stream`
+    share: float = _SCRIPTED_SHARE  # of answers that are scripted
+    late: bool = False  # whether rewards are late, and some decisions cancelled
+    neighbours: bool = False  # whether single rewards are changed too
+
+
+_KINDS = (
+    LongRunKind(4, share=0.0, neighbours=True),
+    LongRunKind(6),
+    LongRunKind(8, late=True, neighbours=True),
+    LongRunKind(1, share=0.9),
+    LongRunKind(3),
+    LongRunKind(0, share=0.0, late=True, neighbours=True),
+)
+
+
+@dataclass
+class LongReplay:
+    """What long runs have shown so far."""
+
+    policy: Policy
+    claim: Guarantee
+    seed: int
+    fault: str = ""
+    fault_round: int = 0  # of a decision that rewards reach past the mechanisms
+    longest: int = 0  # rounds
+    pairs: int = 0
+
+    def search(self, seconds: float, ended: Callable[[], bool]) -> None:
+        """Record a run of each kind while time is left."""
+        limit = self.policy.horizon or _LONGEST_RUN
+        rounds, script = min(limit + _ROUNDS_BEYOND, _LONGEST_RUN), code_numbers(self.policy)
+        limits = reward_limits(self.policy)
+        first = np.full((1, self.policy.arms), limits[0])
+        record_long_run(self.policy, first, seed=0, script=script, share=0.0)  # compiles
+        deadline = time.thread_time() + seconds
+        for number in range(len(_KINDS)):
+            if number and (time.thread_time() > deadline or self.fault or ended()):
+                return
+            kind, rng = _KINDS[number], np.random.default_rng([self.seed, number, 9])
+            rewards = reward_stream(self.policy, rounds, kind.stream, limits, rng, False)
+            begun = time.thread_time()
+            run = record_long_run(
+                self.policy, rewards, seed=self.seed + number, script=script, share=kind.share,
+                late=kind.late,
+            )  # fmt: skip
+            most = _RECORDING_SHARE * seconds / max(time.thread_time() - begun, 1e-9)
+            rounds = max(int(min(most, 1.0) * rounds), min(rounds, _SHORTEST_LONG_RUN))
+            self.examine(run, kind, limits, rng)
+
+    def examine(
+        self,
+        run: LongRun,
+        kind: LongRunKind,
+        limits: tuple[float, float],
+        rng: np.random.Generator,
+    ) -> None:
+        """Replay a run with other streams, and some runs with neighbours."""
+        rewards, (low, high) = run.scenario.rewards, limits
+        self.longest = max(self.longest, run.rounds)
+        if not kind.share and (fault := tape_fault(run.tape.entries)):
+            self.fault = fault
+            return
+        for other in (low + high - rewards, rng.permutation(rewards)):
+            if run.replay(other)[0]:
+                self.bisect(run, other)
+                return
+        if self.claim.private and kind.neighbours:
+            self.examine_neighbours(run, limits, rng)
+
+    def bisect(self, run: LongRun, other: np.ndarray) -> None:
+        """Find the reward with which the fault begins."""
+        rewards = run.scenario.rewards
+        few, many = 0, run.rounds  # rewards changed: without a fault, with one
+        while many - few > 1:
+            middle = (few + many) // 2
+            if run.replay(np.concatenate([other[:middle], rewards[middle:]]))[0]:
+                many = middle
+            else:
+                few = middle
+        fault, at = run.replay(np.concatenate([other[:many], rewards[many:]]))
+        self.fault, self.fault_round = f"round {many} of a long run: {fault}", at + 1
+
+    def examine_neighbours(
+        self, run: LongRun, limits: tuple[float, float], rng: np.random.Generator
+    ) -> None:
+        """Compare the losses of single rewards with the claim."""
+        for slot in chosen_slots(run, rng):
+            neighbour = Neighbour(slot, other_reward(run, slot, limits, rng))
+            fault, _ = run.replay(run.scenario.rewards, neighbour)
+            self.pairs += 1
+            moves = run.moved()
+            if not fault and moves:
+                fault = self.loss_fault(run, moves)
+            if fault:
+                self.fault = f"round {slot + 1} of a long run: {fault}"
+                return
+
+    def loss_fault(self, run: LongRun, moves: list[MovedInput]) -> str:
+        if self.claim.scope == "decision":
+            return self.decision_fault(run, moves)
+        loss = compose(moves, self.claim)
+        if exceeds(loss, self.claim):
+            return f"{loss}; claimed are {terms_of(self.claim)}"
+        return self.growth_fault(run, moves)
+
+    def decision_fault(self, run: LongRun, moves: list[MovedInput]) -> str:
+        """The loss of the mechanisms between two choices: what one decision reads."""
+        by_decision: dict[int, list[MovedInput]] = {}
+        ends = run.places[: run.rounds, 0]
+        for move in moves[:_MOST_READ]:
+            by_decision.setdefault(int(np.searchsorted(ends, move.position, "right")), []).append(
+                move
+            )
+        for i, mine in by_decision.items():
+            loss = compose(mine, self.claim)
+            if exceeds(loss, self.claim):
+                return f"decision {i + 1}: {loss}; claimed are {terms_of(self.claim)}"
+        return ""
+
+    def growth_fault(self, run: LongRun, moves: list[MovedInput]) -> str:
+        """Whether the loss of a reward that is released again and again outgrows the claim."""
+        horizon = self.policy.horizon or _UNBOUNDED_RUN
+        if len(moves) < _GROWTH_MOVES or horizon <= run.rounds:
+            return ""
+        rounds = np.searchsorted(run.places[: run.rounds, 1], [m.position for m in moves], "right")
+        last = int(rounds[-1]) + 1
+        cuts = [last >> j for j in reversed(range(_DOUBLINGS))]
+        losses = [compose(moves[: int(np.searchsorted(rounds, cut))], self.claim) for cut in cuts]
+        most = extrapolated([loss.declared for loss in losses], math.log2(horizon / last))
+        if most <= self.claim.epsilon * (1 + 1e-6):
+            return ""
+        return (
+            f"its loss grows with the run: epsilon {rounded_up(losses[-2].declared, '.4g')} after "
+            f"{cuts[-2]:,} rounds, {rounded_up(losses[-1].declared, '.4g')} after {cuts[-1]:,}; "
+            f"claimed are {terms_of(self.claim)}"
+        )
+
+
+def extrapolated(losses: list[float], doublings: float) -> float:
+    """The loss after further doublings, if its growth keeps changing by the same factor."""
+    *_, before, growth = np.diff(losses)
+    if not (growth > 0.0 and before > 0.0):
+        return losses[-1]
+    factor = min(growth / before, _FASTEST_GROWTH)
+    if abs(factor - 1.0) < _CONSTANT_GROWTH:
+        return float(losses[-1] + growth * doublings)
+    return float(losses[-1] + growth * factor * (1 - factor**doublings) / (1 - factor))
+
+
+def exceeds(loss: ComposedLoss, claim: Guarantee) -> bool:
+    return not loss.within(claim) or not loss.declared_within(claim)
+
+
+def terms_of(claim: Guarantee) -> str:
+    return f"{rounded_up(claim.epsilon, '.4g')} and {rounded_up(claim.delta, '.3g')}"
+
+
+def chosen_slots(run: LongRun, rng: np.random.Generator) -> list[int]:
+    """Early rewards, rewards about the widest gaps between queries, and random ones."""
+    slots_told = np.unique(run.scenario.event_items[run.scenario.event_items > 0]) - 1
+    slots_told = slots_told[slots_told < run.rounds]
+    if not slots_told.size:
+        return []
+    ends = np.flatnonzero(np.diff(run.places[: run.rounds, 1], prepend=0))
+    wide = ends[np.argsort(np.diff(ends, prepend=0))[-2:]] if ends.size else ends
+    places = [0, run.policy.arms, *wide, *(wide - 1), *rng.integers(0, run.rounds, 3)]
+    slots = slots_told[np.minimum(np.searchsorted(slots_told, places), slots_told.size - 1)]
+    return np.unique(slots)[:_NEIGHBOURS_PER_RUN].tolist()
+
+
+def other_reward(
+    run: LongRun, slot: int, limits: tuple[float, float], rng: np.random.Generator
+) -> float:
+    """The far end of the range; for unbounded rewards, also about as far as truncation allows."""
+    low, high = limits
+    now = run.scenario.rewards[slot, run.decisions[0, slot]]
+    if run.policy.rewards == "real" and rng.random() < 0.5:
+        sizes = run.tape.entries[run.tape.entries[:, 0] > 0.0, 2]
+        if sizes.size:
+            high = float(rng.choice(sizes)) * 0.5
+            low = -high
+    return float(high if now < (low + high) / 2 else low)
