@@ -1,6 +1,6 @@
 """From the summary of a log to a ranking of the policies that fit it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -128,7 +128,18 @@ class Comparison:
             "No private policy clearly beats playing at random here: at this epsilon and horizon "
             "there is too little to learn, or the log is too uncertain. A longer run (--horizon), "
             "a larger epsilon or more rows may change that.",
+            *self._least_regret(),
         ]
+
+    def _least_regret(self) -> Iterator[str]:
+        """The private policy with the least regret, in a sentence."""
+        row = next(row for row in self.standings if row.label in self.candidates)
+        if row.share == row.share:
+            yield (
+                f"The private policy with the least regret is {row.label}: it has {row.share:.0%} "
+                f"of that of playing at random, 95 % interval {row.share_low:.0%} to "
+                f"{row.share_high:.0%}."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON; as confidential as the log."""

@@ -10,8 +10,9 @@ distribution of r: P(r <= x) = P(Q' >= Q | x). It has exact coverage for every r
 r = 0, all arms equal, of the p-value of Cochran's test.
 
 Given r, the direction is that of a random-effects draw: effects with the variance tau^2 that makes
-r^2 the expected sum (DerSimonian and Laird 1986), times a factor for each arm, so that one arm may
-stand out among many alike. The draw is then scaled to have r exactly.
+r^2 the expected sum (DerSimonian and Laird 1986), times a factor for each arm. Either all arms
+differ, or most are alike and a few stand out; how well each fits the averages decides how often it
+is drawn. The draw is then scaled to have r exactly.
 """
 
 from typing import NamedTuple
@@ -20,9 +21,10 @@ import numpy as np
 
 from balaclava._core.extras import require_extra
 
-# Factors of tau^2, equally likely at first, so that effects have heavy tails. Without them the
-# interval missed in half of the logs with one arm far ahead of 19 equal ones.
+# Factors of tau^2, and how likely each is if all arms differ, or if most are alike. Without the
+# latter the interval missed in half of the logs with one arm far ahead of 19 equal ones.
 _EFFECT_SCALES = np.array([0.01, 1.0, 100.0])
+_SCALE_CHANCES = np.array([[0.02, 0.96, 0.02], [0.9, 0.05, 0.05]])
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, fill [0, 1] evenly, however many there are
 _RADIUS_GRID = 400  # points on which the confidence distribution is inverted
 _RADIUS_REACH = 8.0  # standard deviations of the distance of the averages, on each side
@@ -91,8 +93,13 @@ class ArmAverages(NamedTuple):
         scatter = radius**2 / (weights.sum() - (weights**2).sum() / weights.sum())
         spread = noise + scatter[:, None, None] * _EFFECT_SCALES[:, None]  # [draw, scale, arm]
         centre = (self.means / spread[:, 1]).sum(axis=1) / (1 / spread[:, 1]).sum(axis=1)
-        fit = np.log(spread) + (self.means - centre[:, None, None]) ** 2 / spread
-        chosen = np.argmax(rng.gumbel(size=fit.shape) - fit / 2, axis=1)
+        fit = -(np.log(spread) + (self.means - centre[:, None, None]) ** 2 / spread) / 2
+        chances = np.log(_SCALE_CHANCES)
+        fits = [np.logaddexp.reduce(fit + each[:, None], axis=1).sum(axis=1) for each in chances]
+        # The largest of log weights with Gumbel noise is a draw in proportion to the weights.
+        alike = np.argmax(np.stack(fits) + rng.gumbel(size=(2, radius.size)), axis=0)
+        fit = fit + chances[alike][:, :, None]
+        chosen = np.argmax(fit + rng.gumbel(size=fit.shape), axis=1)
         scatter = scatter[:, None] * _EFFECT_SCALES[chosen]
         precision = 1 / (noise + scatter)
         total = precision.sum(axis=1)
