@@ -100,9 +100,12 @@ def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
 
 
 @kernel(borrows=True)
-def compare(params: Any, state: State, arm: int, last_lead: int) -> None:
-    """Compare the leader with the others after a release of `arm`; name it if it beats all."""
-    pools, scale, beaten = state.pools, laplace_scale(params.epsilon), 0
+def compare(params: Any, state: State, arm: int, last_lead: int, scale: float) -> None:
+    """Compare the leader with the others after a release of `arm`; name it if it beats all.
+
+    `scale` is that of the noise of a release.
+    """
+    pools, beaten = state.pools, 0
     lead = pools.lead[0]
     better = pools.pooled[lead], pools.rewards[lead], pools.draws[lead]
     for other in range(params.arms):
@@ -121,7 +124,7 @@ def release(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
     if row != frame.NO_ROW:
         last_lead = state.pools.lead[0]
         release_growing(params, state.pools, arm, row, rng)
-        compare(params, state, arm, last_lead)
+        compare(params, state, arm, last_lead, laplace_scale(params.epsilon))
 
 
 @kernel(borrows=True)
@@ -150,8 +153,26 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
     return decide(params, state, state.pools, t, rng)
 
 
+class TopTwoPolicy(GrowingBatchPolicy):
+    """Parameters and the answer of policies that name the best arm by top two."""
+
+    may_lock = False
+    pools = "pools"
+    winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
+    confidence: AnswerConfidence = 0.95
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.arms < 2:
+            raise self.refuse("arms", "is 1: there is nothing to compare; give at least 2")
+
+    def named_arm(self, state: State, confidence: float) -> int | None:
+        named = int(state.named[0])
+        return named if named != NO_WINNER and confidence <= self.confidence else None
+
+
 @register
-class DPTopTwo(GrowingBatchPolicy):
+class DPTopTwo(TopTwoPolicy):
     r"""Name the best arm with a given confidence, in as few rounds as possible; then play it.
 
     For trials that need an answer. Until then about half of the rounds go to arms other than the
@@ -199,7 +220,7 @@ class DPTopTwo(GrowingBatchPolicy):
         Azize, Jourdan, Al Marjani, Basu. Differentially private best-arm identification. 2024.
 
     See Also:
-        dp-imed, dp-se, dp-klucb
+        ldp-top-two, dp-imed, dp-se
     """
 
     name = "dp-top-two"
@@ -208,17 +229,4 @@ class DPTopTwo(GrowingBatchPolicy):
     )
     kernels = Kernels(begin, choose, learn, forget)
     estimation = FROM_POOLS._replace(read=read_mean, joint=1.0)
-    may_lock = False
-    winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
-    pools = "pools"
-    confidence: AnswerConfidence = 0.95
     examples = ({}, {"first_batch": 4, "confidence": 0.8})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.arms < 2:
-            raise self.refuse("arms", "is 1: there is nothing to compare; give at least 2")
-
-    def named_arm(self, state: State, confidence: float) -> int | None:
-        named = int(state.named[0])
-        return named if named != NO_WINNER and confidence <= self.confidence else None
