@@ -69,7 +69,7 @@ docs: $(READY) ## the documentation as a static site in site/
 	$(BIN)/python -m sphinx -q -W --keep-going docs site
 	@echo "open site/index.html"
 
-gallery: $(READY) ## every figure of the papers at quick scale; writes docs/gallery.md
+gallery: $(READY) ## figures of the papers whose policies changed, at quick scale; updates docs/gallery.md
 	$(BIN)/balaclava reproduce --all --out out/gallery --markdown docs/gallery.md
 
 clean: ## remove the environment and everything that was made

@@ -47,6 +47,7 @@ TAO_2022 = Paper(
     reference="Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed "
     "multi-armed bandits. AISTATS 2022",
     seed=2022,
+    full_scale="the paper's 90 repetitions, a horizon of our own (the paper states none)",
     sizes={
         "proved": by_scale(figure_run.RunSize(10_000_000, 2), figure_run.RunSize(10_000_000, 90)),
         "calibrated": by_scale(figure_run.RunSize(200_000, 10), figure_run.RunSize(10_000_000, 90)),
@@ -167,9 +168,10 @@ def _save_pictures(
         parts = {letter: run.results[letter + ending] for letter in headings}
         title = (
             f"Tao, Wu, Zhao, Wang 2022, Figure {run.name.removeprefix('tao2022-fig')}, {subject}, "
-            f"{remark}\n{run.scale} scale: {run_size(run, purpose)}; mean ± 95 % interval"
+            f"{remark}\n{run.scale_words}: {run_size(run, purpose)}; median and 10 % to 90 % "
+            "quantiles"
         )
-        run.save_picture(regret_panels(parts, headings, title, "interval"), ending)
+        run.save_picture(regret_panels(parts, headings, title, medians=True), ending)
 
 
 def policy_label(results: Results, name: str) -> str:
@@ -450,7 +452,12 @@ def fit_log_slope(gaps: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(gaps), np.log(values), 1)[0])
 
 
-@figure("tao2022-local-rate", "The rate of the local bound, as printed and corrected", TAO_2022)
+@figure(
+    "tao2022-local-rate",
+    "The rate of the local bound, as printed and corrected",
+    TAO_2022,
+    figure_run.OUR_SCALE,
+)
 def local_rate(run: figure_run.FigureRun) -> figure_run.FigureText:
     studies = {"a": rate_study(run)}
     curves = play_studies(run, studies, TAO_2022.seed)
@@ -488,7 +495,7 @@ def _draw_rates(
 ) -> None:
     title = (
         "The rate of local privacy: Tao, Wu, Zhao, Wang 2022, Theorem 7, as printed and corrected\n"
-        f"{run.scale} scale: (a) mean ± 95 % interval; (b), (c) computed"
+        f"{run.scale_words}: (a) mean ± 95 % interval; (b), (c) computed"
     )
     picture = draw_studies(studies, curves, title, extra=2)
     measured, proved, theory = picture.axes

@@ -31,6 +31,7 @@ from balaclava.papers.harness.final_regret_curves import (
 WU_2023 = Paper(
     reference="Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023",
     seed=2023,
+    full_scale="our own scale (our text of the paper lacks its experiments)",
     sizes={
         "proved": by_scale(RunSize(10_000_000, 2), RunSize(10_000_000, 90)),
         "calibrated": by_scale(RunSize(500_000, 10), RunSize(10_000_000, 90)),
@@ -207,7 +208,7 @@ def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
     axis = f"{plan.symbol}, {MEANINGS[plan.symbol]}"
     title = (
         f"After Wu, Zhou, Tao, Wang 2023 (a figure of ours): regret against {axis}\n"
-        f"{run.scale} scale: mean ± 95 % interval"
+        f"{run.scale_words}: mean ± 95 % interval"
     )
     picture = draw_studies(studies, curves, title)
     for ax in picture.axes:

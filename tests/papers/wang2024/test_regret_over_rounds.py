@@ -14,6 +14,27 @@ from balaclava.papers.wang2024 import regret_over_rounds
 from tests.papers.wang2024.saved_files import check_files
 
 
+def test_the_interval_of_the_original() -> None:
+    """A refresh after every pull, with the epsilon that this costs."""
+    for delta, spent in ((0.01, 21.9), (math.exp(-10), 26.5)):
+        policy = regret_over_rounds.original_interval(9, delta)
+        assert policy.interval == 1
+        assert policy.guarantee.epsilon == pytest.approx(spent, abs=0.05)
+
+
+def test_counters_that_all_get_an_item_lock_no_run() -> None:
+    """dp-ucb leaves the best arm for good after unlucky noise; new noise brings it back."""
+    world = bl.environment("bernoulli", means=[0.3, 0.4, 0.5, 0.6, 0.7])
+    policies = {
+        "dp-ucb": bl.policy("dp-ucb", arms=5, epsilon=1.0),
+        "all": regret_over_rounds.AllCounters(arms=5, epsilon=1.0),
+    }
+    results = bl.simulate(policies, world, horizon=50_000, repetitions=16, seed=1)
+    locked = {label: int((results.pulls(label)[:, 4] < 25_000).sum()) for label in policies}
+    assert locked["dp-ucb"] >= 5
+    assert locked["all"] == 0
+
+
 @pytest.mark.slow
 def test_regret_with_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def few(**offered: float) -> dict[str, bl.Policy]:
@@ -33,6 +54,7 @@ def test_regret_with_its_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             "dp-ftpl-beta",
             "dp-ftpl-new",
             "dp-ucb-int",
+            regret_over_rounds.INTERVAL_1,
             "dp-se",
             regret_over_rounds.SPLIT_LABEL,
         )

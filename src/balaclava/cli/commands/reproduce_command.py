@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @option(
     "--scale",
     ["quick", "paper"],
-    "quick: seconds. paper: the paper's numbers of rounds and repetitions.",
+    "quick: seconds to minutes. paper: full scale, the paper's own where it has the experiment.",
     default="quick",
 )
 @option(
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @option(
     "--markdown",
     Path,
-    "With --all: also this page, with small pictures in a folder beside it.",
+    "Also put the figures onto this page, with small pictures in a folder beside it.",
     metavar="FILE.md",
 )
 @device_option
@@ -51,32 +51,34 @@ def reproduce(
     """Run published figures again: pictures, data, and a comparison with the paper.
 
     Without a FIGURE, lists the figures. Each panel's data is written as soon as it is played, so
-    Ctrl-C keeps finished panels. With --all, figures that the same sources made before are skipped.
+    Ctrl-C keeps finished panels. With --all or --markdown, figures whose policies still decide as
+    they did are skipped.
 
     \b
     Example: balaclava reproduce --list
     Example: balaclava reproduce wang2024-fig5 --out pictures
     Example: balaclava reproduce --all --out gallery
     """
-    if markdown is not None and not everything:
-        raise click.UsageError("--markdown needs --all")
-    if everything and not show:
-        if figures:
-            raise click.UsageError("give figures or --all, not both")
-        _gallery(Path("gallery") if out is None else out, scale, workers, markdown, device or "cpu")
-        return
+    if markdown is not None and not everything and not figures:
+        raise click.UsageError("--markdown needs figures or --all")
+    if everything and figures and not show:
+        raise click.UsageError("give figures or --all, not both")
     from balaclava.errors import UnknownNameError, nearest
     from balaclava.papers.harness.figure_registry import figures as known
     from balaclava.papers.harness.reproduction import reproduce as run
 
     entries = {entry.name: entry for entry in known()}
-    if show or not figures:
+    if show or not (figures or everything):
         rows = [(entry.name, entry.title, entry.reference) for entry in entries.values()]
         print_table(("figure", "what it shows", "reference"), rows)
         return
     for name in figures:  # check all names before the first run
         if name not in entries:
             raise UnknownNameError(f"no figure is called {name!r}; {nearest(name, entries)}")
+    if everything or markdown is not None:
+        folder = Path("gallery") if out is None else out
+        _gallery(figures or tuple(entries), folder, scale, workers, markdown, device or "cpu")
+        return
     for name in figures:
         with progress_bar() as progress:
             reproduction = run(
@@ -93,8 +95,14 @@ def reproduce(
 
 
 def _gallery(
-    out: Path, scale: str, workers: int | None, markdown: Path | None, device: Device
+    names: tuple[str, ...],
+    out: Path,
+    scale: str,
+    workers: int | None,
+    markdown: Path | None,
+    device: Device,
 ) -> None:
+    from balaclava.papers.harness.figure_registry import figures
     from balaclava.papers.harness.gallery import make_gallery
     from balaclava.papers.harness.gallery_pages import write_markdown
 
@@ -106,15 +114,17 @@ def _gallery(
     gallery = make_gallery(
         out,
         scale=scale,
+        names=names,
         workers=workers,
         progress=lambda _: progress_bar(),
         on_step=tell,
         device=device,
+        page=markdown,
     )
     if markdown is not None:
-        write_markdown(gallery.figures, out, markdown)
+        write_markdown(gallery.outdated(markdown), out, markdown, figures())
     click.echo(f"wrote {gallery.page}, {len(gallery.figures)} figures: open it in a browser")
     if gallery.failed:
-        names = ", ".join(step.name for step in gallery.failed)
-        click.echo(f"balaclava: not made: {names}; the same command tries again", err=True)
+        failed = ", ".join(step.name for step in gallery.failed)
+        click.echo(f"balaclava: not made: {failed}; the same command tries again", err=True)
         raise SystemExit(1)

@@ -156,7 +156,7 @@ def table_1(run: FigureRun) -> FigureText:
     }
     title = (
         "Asi, Raman, Talwar 2025, Table 1, measured: the largest mean regret on losses with "
-        f"one arm better by some gap\n{run.scale} scale: mean ± 95 % interval of "
+        f"one arm better by some gap\n{run.scale_words}: mean ± 95 % interval of "
         f"{plan.repetitions} repetitions; 'tuned' is at the rate whose proved bound is least"
     )
     run.save_picture(draw_slopes(regrets, axes, title))

@@ -11,7 +11,7 @@ from balaclava._core.kernels import compiled
 from balaclava.papers.asi2025.loss_families import ASI_2025
 from balaclava.papers.harness.figure_plots import frame_axes, new_picture
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigureRun, FigureText
+from balaclava.papers.harness.figure_run import PAPERS_SCALE, FigureRun, FigureText
 from balaclava.policies.classic.exp3 import Exp3
 from balaclava.privacy.randomness import seeded
 
@@ -50,7 +50,12 @@ def exp3_chances(first_loss: float, rounds: int, rate: float = LEAK_RATE) -> np.
     return chances
 
 
-@figure("asi2025-fig1", "Why EXP3 is not private: one loss decides where it ends", ASI_2025)
+@figure(
+    "asi2025-fig1",
+    "Why EXP3 is not private: one loss decides where it ends",
+    ASI_2025,
+    PAPERS_SCALE,
+)
 def figure_1(run: FigureRun) -> FigureText:
     rounds = FORCED_ROUNDS[run.scale]
     changed, plain = exp3_chances(0.0, rounds), exp3_chances(1.0, rounds)

@@ -1,4 +1,4 @@
-"""Asi, Raman, Talwar 2025: the rows of Table 1 with experts, measured."""
+"""Asi, Raman, Talwar 2025: the rows of Table 1 with experts, which Table 2 compares, measured."""
 
 import math
 from collections.abc import Mapping
@@ -180,8 +180,8 @@ def table_2(run: FigureRun) -> FigureText:
         "c": PanelAxis(f"{N} experts, ε = {e:g}", "rounds T"),
     }
     title = (
-        "Asi, Raman, Talwar 2025, Table 1 with experts, measured: the largest mean regret where "
-        f"one expert of N names the better of {EXPERT_ARMS} arms\n{run.scale} scale: mean ± "
+        "Asi, Raman, Talwar 2025, Table 2, measured: the largest mean regret where "
+        f"one expert of N names the better of {EXPERT_ARMS} arms\n{run.scale_words}: mean ± "
         f"95 % interval of {plan.repetitions} repetitions; 'tuned' is at the rate whose proved "
         "bound is least"
     )

@@ -173,7 +173,7 @@ def learning_rate(run: FigureRun) -> FigureText:
     }
     title = (
         f"The learning rate of private policies for losses: T = {plan.horizon:,}, ε = "
-        f"{LEARNING_EPSILON:g}; 1 is the rate of the theory\n{run.scale} scale: mean ± 95 % "
+        f"{LEARNING_EPSILON:g}; 1 is the rate of the theory\n{run.scale_words}: mean ± 95 % "
         f"interval of {plan.repetitions} repetitions"
     )
     run.save_picture(draw_slopes(regrets, axes, title))

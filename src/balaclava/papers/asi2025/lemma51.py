@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.kernels import kernel
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.environments.switching import Switching
 from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
@@ -41,7 +42,24 @@ TURN_PLANS = {
     "tiny": TurnPlan(400, 3, 3, 4),
 }
 TURN_LIST = ("dp-htinf", "dp-tsallis-inf", "dp-exp3", f"dp-exp3{TUNED}", "dp-ftpl", "ldp-exp3")
+SETTLING_LIST = ("dp-imed", "dp-klucb")  # learn from rewards, and settle early
 TURN_EPSILON = 0.1  # while the round of the turn varies; our choice
+
+
+@kernel(borrows=True)
+def draw_gain(world: Any, t: int, arm: int, rng: Any) -> float:
+    return 1.0 - float(world.before[arm] if t <= world.switch else world.after[arm])
+
+
+class TurningRewards(Switching):
+    """The same losses for policies that learn from rewards: 1 minus the loss."""
+
+    feedback = "reward"
+    draw = staticmethod(draw_gain)
+
+    def own_losses(self, pulls: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        losses: np.ndarray = pulls.sum(axis=-1) - totals
+        return losses
 
 
 def turning(horizon: int, switch: int) -> Switching:
@@ -51,9 +69,16 @@ def turning(horizon: int, switch: int) -> Switching:
 
 def turn_setting(panel: str, x: float, epsilon: float, world: Switching) -> LossSetting:
     parameters = {"arms": 2, "horizon": world.horizon, "epsilon": epsilon}
-    policies = {label: private(label, **parameters) for label in (*TURN_LIST, *BASELINES)}
+    labels = SETTLING_LIST if isinstance(world, TurningRewards) else (*TURN_LIST, *BASELINES)
+    policies = {label: private(label, **parameters) for label in labels}
     even = world.horizon * float(world.means.mean() - world.means.min())
     return LossSetting(panel, x, world.horizon, policies, (world,), even)
+
+
+def turn_settings(panel: str, x: float, epsilon: float, world: Switching) -> list[LossSetting]:
+    """Both kinds of policies on the same losses."""
+    gains = TurningRewards(**world.parameters)
+    return [turn_setting(panel, x, epsilon, each) for each in (world, gains)]
 
 
 @figure("asi2025-lemma51", "Losses that turn when a private policy has settled", ASI_2025)
@@ -62,17 +87,18 @@ def lemma_51(run: FigureRun) -> FigureText:
     T = plan.horizon
     epsilons = log_grid(1.0, 1.0 / math.sqrt(T), plan.epsilons)
     turns = [round(x) for x in np.geomspace(T / 1000, T / 3, plan.turns)]
-    settings = [
-        *(turn_setting("a", e, e, turning(T, T)) for e in epsilons),
-        *(turn_setting("b", e, e, fast_commit(T, e)) for e in epsilons),
-        *(turn_setting("d", x, TURN_EPSILON, turning(T, x)) for x in (*turns, T)),
+    panels = [
+        *(turn_settings("a", e, e, turning(T, T)) for e in epsilons),
+        *(turn_settings("b", e, e, fast_commit(T, e)) for e in epsilons),
+        *(turn_settings("d", x, TURN_EPSILON, turning(T, x)) for x in (*turns, T)),
     ]
+    settings = [setting for panel in panels for setting in panel]
     checkpoints = np.unique(np.geomspace(1, T, 300).round().astype(np.int64))
     regrets = measure_settings(
         run, settings, repetitions=plan.repetitions, seed=ASI_2025.seed, checkpoints=checkpoints
     )
     line = [lemma_line(T, epsilon) for epsilon in epsilons]
-    run.save_picture(_draw_turn(regrets, epsilons, line, run.scale, plan))
+    run.save_picture(_draw_turn(regrets, epsilons, line, run.scale_words, plan))
     return run.text(
         line=list(zip(epsilons, line, strict=True)),
         statements=_turn_lines(regrets, turns, line),
@@ -81,9 +107,9 @@ def lemma_51(run: FigureRun) -> FigureText:
 
 
 def _turn_lines(regrets: WorstRegrets, turns: list[int], line: Sequence[float]) -> list[str]:
-    never = regrets.results[-1][0]  # the losses of (d) that do not turn
     lines, above, conditions = [], [], []
     for label in regrets.labels("a"):
+        never = next(r[0] for r in reversed(regrets.results) if label in r[0].policies)
         pairs = list(zip(regrets.points("a", label), regrets.points("b", label), strict=True))
         figures = "; ".join(f"ε = {a.x:g}: {a.mean:,.0f} and {b.mean:,.0f}" for a, b in pairs)
         lines.append(f"{label}, regret without the turn and with it: {figures}.")
@@ -110,7 +136,7 @@ def _draw_turn(
     T = plan.horizon
     title = (
         f"Asi, Raman, Talwar 2025, Lemma 5.1, measured: losses (1/2, 1) for T = {T:,} rounds; the "
-        f"second may turn to 0\n{scale} scale: mean of {plan.repetitions} repetitions"
+        f"second may turn to 0\n{scale}: mean of {plan.repetitions} repetitions"
     )
     picture = new_picture(title, 13, 10)
     axes = picture.subplots(2, 2).ravel()

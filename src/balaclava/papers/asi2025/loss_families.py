@@ -7,6 +7,7 @@ from balaclava.environments.base import Environment
 from balaclava.environments.hard_losses import hidden_best
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import Paper
+from balaclava.papers.harness.figure_run import OUR_SCALE
 from balaclava.papers.harness.worst_case_slopes import (
     FEWEST_FIT_POINTS,
     LEARNED_SHARE,
@@ -17,6 +18,7 @@ from balaclava.policies.base import Policy
 ASI_2025 = Paper(
     reference="Asi, Raman, Talwar. Faster rates for private adversarial bandits. ICML 2025",
     seed=2025,
+    full_scale=OUR_SCALE,
 )
 LARGEST_GAP = 0.5  # that `hidden_best` allows: losses lie in [0, 1]
 BASELINES = ("exp3", "htinf")

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES, Band, plot
 
 if TYPE_CHECKING:
@@ -49,13 +51,26 @@ def line_look(i: int) -> dict[str, Any]:
     }
 
 
+def _use_medians(ax: Axes, results: Results) -> None:
+    """Move the curves of `plot` to the medians, and end the axis below the lowest of them."""
+    curves = [np.median(results.regret(label), axis=0) for label in results.labels]
+    for line, curve in zip(ax.lines, curves, strict=True):
+        line.set_ydata(curve)
+    ax.set_ylim(bottom=0.5 * max(1.0, min(curve[curve.size // 20] for curve in curves)))
+
+
 def regret_panels(
     panels: Mapping[str, Results],
     headings: Mapping[str, str],
     title: str,
     band: Band = (0.1, 0.9),
+    *,
+    medians: bool = False,
 ) -> Figure:
-    """Regret curves, two panels in a row, with a legend to the right of each."""
+    """Regret curves, two panels in a row, with a legend to the right of each.
+
+    With `medians`, one bad run does not carry a curve; a mean of few runs may be one run's.
+    """
     from matplotlib.ticker import MaxNLocator
 
     rows = math.ceil(len(panels) / 2)
@@ -63,6 +78,8 @@ def regret_panels(
     axes = figure.subplots(rows, 2, squeeze=False).ravel()
     for ax, (letter, results) in zip(axes, panels.items(), strict=False):
         plot(results, ax=ax, log_regret=True, band=band)
+        if medians:
+            _use_medians(ax, results)
         ax.set_xlim(0, results.horizon)
         ax.xaxis.set_major_locator(MaxNLocator(4))
         ax.xaxis.set_major_formatter("{x:,.0f}")

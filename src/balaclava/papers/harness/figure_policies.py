@@ -9,9 +9,6 @@ from balaclava._core.declared import is_required
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 
-# dp-imed's rule as published; the package's default differs.
-_AS_PUBLISHED = {"index": "paper", "batches": "ratio"}
-
 
 def make_policy(name: str, **parameters: Any) -> Any:
     """The policy of that name, with those of the parameters that it has."""
@@ -32,8 +29,9 @@ def trajectory_policies(**parameters: Any) -> dict[str, Policy]:
             continue
         needs_delta = any(f.name == "delta" and is_required(f) for f in fields(cls))
         if parameters["delta"] > 0 or not needs_delta:
-            policies[name] = make_policy(name, **_AS_PUBLISHED, **parameters)
-    return policies
+            policies[name] = make_policy(name, **parameters)
+    published = {"index": "paper", "batches": "ratio"}  # dp-imed's default is another rule
+    return policies | {"dp-imed, as published": make_policy("dp-imed", **published, **parameters)}
 
 
 @functools.cache

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from balaclava.simulation.results import Results, Run
 
 _TEXT_WIDTH = 100  # columns of the text file
+# What the larger scale of a figure is, by what its paper has.
+PAPERS_SCALE = "the paper's scale"
+OUR_SCALE = "our own scale (the paper has no such experiment)"
+COMPUTED = "computed, not simulated"
 
 
 class FigureText(NamedTuple):
@@ -89,8 +93,13 @@ class FigureRun:
     workers: int | None = None
     progress: Progress | None = None
     device: Device = "cpu"
+    full_scale: str = PAPERS_SCALE
     files: list[Path] = field(default_factory=list)
     results: dict[str, Results] = field(default_factory=dict)
+
+    @property
+    def scale_words(self) -> str:
+        return self.full_scale if self.scale == "paper" else f"{self.scale} scale"
 
     def play(
         self,

@@ -1,28 +1,30 @@
 """All figures of all papers in one folder, with a page and a record of how each was made."""
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from balaclava._core.atomic_files import atomically, require_writable_folder
-from balaclava.experiments.sweep import sources
 from balaclava.papers.harness.figure_registry import FigureEntry, figures
-from balaclava.papers.harness.gallery_pages import GalleryFigure, html_page
+from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
+from balaclava.papers.harness.gallery_pages import GalleryFigure, html_page, read_page
 from balaclava.papers.harness.reproduction import reproduce
 from balaclava.simulation.engine import Device
-from balaclava.simulation.results_file import versions
+from balaclava.simulation.results import Results
 
 INDEX = "index.html"
 RECORD = "gallery.json"
-# Modules that do not affect a figure: they only display it.
-_DISPLAY_MODULES = ("harness/gallery", "harness/gallery_pages")
+# Rounds that a digest plays beside the figure at its smallest scale, whose runs are shorter.
+_DIGEST_SIZE = RunSize(4_000, 1)
 
 
 class GalleryStep(NamedTuple):
@@ -30,6 +32,7 @@ class GalleryStep(NamedTuple):
     outcome: str  # "made", "kept" or "failed"
     seconds: float
     problem: str = ""
+    key: str = ""  # the digest of today, unless it failed
 
 
 @dataclass
@@ -48,6 +51,17 @@ class Gallery:
     def page(self) -> Path:
         return self.folder / INDEX
 
+    def outdated(self, page: Path) -> list[GalleryFigure]:
+        """The checked figures that are newer than those of the Markdown page."""
+        published, checked = read_page(page), {s.name: s for s in self.steps if s.key}
+        return [
+            each
+            for each in self.figures
+            if each.name in checked
+            and each.key == checked[each.name].key
+            and not is_current(published.get(each.name), each.key, each.scale)
+        ]
+
 
 def make_gallery(
     out: str | os.PathLike[str],
@@ -58,10 +72,12 @@ def make_gallery(
     progress: Callable[[str], Any] | None = None,
     on_step: Callable[[GalleryStep], None] | None = None,
     device: Device = "cpu",
+    page: Path | None = None,
 ) -> Gallery:
     """Run every figure again and write a page with all of them.
 
-    A figure that the same sources already made at the same scale is kept. A figure that fails is
+    A figure is kept if its policies still decide as they did (`figure_digest`), and it was made at
+    this scale or the paper's: in the folder, or on the Markdown page. A figure that fails is
     reported, and the others are still made. The page and its record are written after each figure,
     so that an interrupted run keeps finished figures.
 
@@ -73,6 +89,7 @@ def make_gallery(
         progress: called with a figure's name; returns a context manager that yields a `Progress`.
         on_step: called with the outcome for each figure.
         device: "cpu", "cuda" or "auto", as for `bl.simulate`.
+        page: a Markdown page that `write_markdown` wrote.
 
     Returns:
         The folder, its figures, and the outcome for each.
@@ -80,26 +97,30 @@ def make_gallery(
     folder, entries = Path(out), figures()
     require_writable_folder(folder)
     made = {each.name: each for each in read_gallery(folder)}
+    published = {} if page is None else read_page(page)
     gallery = Gallery(folder, [], [])
     for entry in entries:
         if names is not None and entry.name not in names:
             continue
         began = time.monotonic()
-        key, earlier, problem = _key(entry, entries, scale, device), made.get(entry.name), ""
+        earlier, key, problem = made.get(entry.name), "", ""
         pictures = () if earlier is None else earlier.pictures
-        has_pictures = all((folder / picture).is_file() for picture in pictures)
-        if earlier is not None and earlier.key == key and has_pictures:
-            outcome = "kept"
-        else:
-            try:
+        if not all((folder / picture).is_file() for picture in pictures):
+            earlier = None
+        try:
+            key = figure_digest(entry)
+            if any(is_current(each, key, scale) for each in (earlier, published.get(entry.name))):
+                outcome = "kept"
+            else:
                 made[entry.name] = _make(entry, key, folder, scale, workers, progress, device)
                 outcome = "made"
-            except Exception as error:  # one bad figure must not cost the others
-                made.pop(entry.name, None)
-                outcome, problem = "failed", f"{type(error).__name__}: {error}"
+        except Exception as error:  # one bad figure must not cost the others
+            made.pop(entry.name, None)
+            outcome, key, problem = "failed", "", f"{type(error).__name__}: {error}"
         gallery.figures = [made[each.name] for each in entries if each.name in made]
         write_index(gallery.figures, folder)
-        gallery.steps.append(GalleryStep(entry.name, outcome, time.monotonic() - began, problem))
+        seconds = time.monotonic() - began
+        gallery.steps.append(GalleryStep(entry.name, outcome, seconds, problem, key))
         if on_step is not None:
             on_step(gallery.steps[-1])
     return gallery
@@ -124,40 +145,80 @@ def _make(
         entry.title,
         entry.reference,
         scale,
+        entry.full_scale if scale == "paper" else f"{scale} scale",
         key,
         pictures,
         reproduction.findings.sections,
     )
 
 
-def _key(entry: FigureEntry, entries: Sequence[FigureEntry], scale: str, device: Device) -> str:
-    """A digest of everything that affects a figure: sources, the paper's modules, versions."""
-    paper = _paper(entry.name)
-    others = {_paper(each.name) for each in entries} - {paper}
-    how = [scale, sources(), versions(), *([device] if device != "cpu" else [])]
-    digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
-    for module, text in _modules().items():
-        if module.partition("/")[0] not in others and module not in _DISPLAY_MODULES:
-            digest.update(f"{module}\0{text}".encode())
-    return digest.hexdigest()[:20]
+def is_current(earlier: Any, key: str, scale: str) -> bool:
+    """Whether a figure has this digest, and was made at this scale or the paper's."""
+    return earlier is not None and earlier.key == key and earlier.scale in (scale, "paper")
 
 
-def _paper(figure: str) -> str:
-    """The paper of a figure, "wang2024" for "wang2024-fig1": also its module or folder."""
-    return figure.partition("-")[0]
+def figure_digest(entry: FigureEntry) -> str:
+    """A digest of what the figure's policies decide, and of what it computes without them.
+
+    It depends on decisions for fixed seeds and on the labels of the figure, not on the sources:
+    renaming a function does not change it. The figure is made at the smallest scale.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        run = DigestRun(entry.name, "tiny", Path(folder), workers=1)
+        entry.make(run)
+    return str(run.digest.hexdigest()[:20])
 
 
-@functools.cache
-def _modules() -> dict[str, str]:
-    """Sources and texts: "wang2024/index_regions", "harness/claims", "tao2022/tao2022-fig2"."""
-    folder = Path(__file__).parents[1]
-    files = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
-        for path in sorted(folder.rglob("*.py"))
-    }
-    for path in sorted((folder / "templates").glob("*.md")):
-        files[f"{_paper(path.stem)}/{path.stem}"] = path
-    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+@dataclass
+class DigestRun(FigureRun):
+    """A run of a figure that draws nothing, and digests its results."""
+
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def simulate(
+        self,
+        panels: Sequence[tuple[FigurePanel, RunSize]],
+        *,
+        seed: int,
+        checkpoints: int | np.ndarray,
+    ) -> Iterator[Results]:
+        longer = [(each, _DIGEST_SIZE) for each in _lengthened(panel for panel, _ in panels)]
+        for results in super().simulate(longer, seed=seed, checkpoints=1):
+            self._add(results)
+        for results in super().simulate(panels, seed=seed, checkpoints=checkpoints):
+            self._add(results)
+            yield results
+
+    def save_picture(self, figure: Any, ending: str = "") -> None:
+        pass
+
+    def save_table(self, columns: Mapping[str, Any]) -> None:
+        for name, column in columns.items():
+            cells = [x if isinstance(x, str) else f"{x:.6g}" for x in np.asarray(column).tolist()]
+            self.digest.update(json.dumps([name, cells]).encode())
+
+    def _add(self, results: Results) -> None:
+        for label in results.labels:
+            regret = np.round(results.regret(label), 6) + 0.0  # no -0.0
+            self.digest.update(label.encode() + regret.tobytes() + results.pulls(label).tobytes())
+
+
+def _lengthened(panels: Iterable[FigurePanel]) -> Iterator[FigurePanel]:
+    """Panels for the digest's horizon: those of environments without an end, each policy once."""
+    seen: set[Any] = set()
+    for policies, world in panels:
+        if not world.independent:
+            continue
+        longer = {
+            label: type(policy).create(policy.parameters | {"horizon": _DIGEST_SIZE.horizon})
+            if "horizon" in policy.parameters
+            else policy
+            for label, policy in policies.items()
+        }
+        new = {label: p for label, p in longer.items() if (label, p, world) not in seen}
+        seen.update((label, policy, world) for label, policy in new.items())
+        if new:
+            yield FigurePanel(new, world)
 
 
 def read_gallery(folder: str | os.PathLike[str]) -> list[GalleryFigure]:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from balaclava._core.atomic_files import atomically, require_writable_folder
 from balaclava._core.html_templates import render_template
 from balaclava.errors import ResultsFileError
+from balaclava.papers.harness.figure_registry import FigureEntry
 
-PICTURES = "pictures.json"  # lists the small pictures written beside it
+PICTURES = "pictures.json"  # lists the small pictures written beside it, by figure
 _SMALL_WIDTH = 1400  # pixels of a small picture; the documentation displays about half of it
 _SMALL_BYTES = 95_000  # of a small picture, at most: keeps the repository small
 _PALETTE_SIZES = (128, 64)  # colours to try; fewer blur thin lines
@@ -23,81 +24,113 @@ class GalleryFigure(NamedTuple):
     title: str
     reference: str
     scale: str
-    key: str  # a digest of the sources that made it
+    scale_words: str
+    key: str  # a digest of what its policies decided
     pictures: tuple[str, ...]  # names of files beside the page
     sections: Mapping[str, Sequence[str]]
 
 
-def write_markdown(figures: Sequence[GalleryFigure], source: Path, html_page: Path) -> None:
-    """Write the page in Markdown, with small pictures in a folder beside it.
+class PageFigure(NamedTuple):
+    """A figure on a Markdown page, as the list of pictures stores it."""
 
-    Only pictures that an earlier call wrote are replaced or removed; a list beside them names
-    them.
+    scale: str
+    key: str
+    pictures: tuple[str, ...]
+
+
+def read_page(page: Path) -> dict[str, PageFigure]:
+    """The figures of a Markdown page; empty if there is none."""
+    path = page.with_suffix("") / PICTURES
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        listed = {
+            name: PageFigure(**row | {"pictures": tuple(row["pictures"])})
+            for name, row in rows.items()
+        }
+        if any(Path(file).name != file for each in listed.values() for file in each.pictures):
+            raise ValueError("a picture outside the folder")
+        return listed
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError, KeyError, OSError) as error:
+        raise ResultsFileError(
+            f"{path} cannot be read; it lists the pictures that may be replaced. "
+            "Delete it and those pictures, or choose another name for the page"
+        ) from error
+
+
+def write_markdown(
+    figures: Sequence[GalleryFigure], source: Path, page: Path, known: Sequence[FigureEntry]
+) -> None:
+    """Write figures onto a Markdown page, with small pictures in a folder beside it.
+
+    Other figures of the page do not change, unless they are no longer `known`. Only pictures
+    that an earlier call wrote are replaced or removed; a list beside them names them.
     """
-    folder = html_page.with_suffix("")
+    folder = page.with_suffix("")
     require_writable_folder(folder)
-    before = _pictures(folder)
-    now = {picture for each in figures for picture in each.pictures}
-    for picture in sorted(now - before):
+    before = read_page(page)
+    new = {each.name: PageFigure(each.scale, each.key, each.pictures) for each in figures}
+    now = {each.name: (before | new)[each.name] for each in known if each.name in before | new}
+    own = {picture for each in before.values() for picture in each.pictures}
+    for picture in sorted({p for each in new.values() for p in each.pictures} - own):
         if (folder / picture).exists():
             raise ResultsFileError(
                 f"{folder / picture} already exists and is not a picture of this gallery; move it, "
                 "or choose another name for the page"
             )
-    _list_pictures(before | now, folder)  # first: an interrupted call leaves no unlisted picture
+    _list_pictures(before | new, folder)  # first: an interrupted call leaves no unlisted picture
     for each in figures:
         for picture in each.pictures:
             shrink(source / picture, folder / picture)
-    for picture in before - now:
+    for picture in own - {picture for each in now.values() for picture in each.pictures}:
         (folder / picture).unlink(missing_ok=True)
+    old = page.read_text(encoding="utf-8") if page.is_file() else ""
+    parts = dict(re.findall(r"^### (\S+)\n\n(.*?)(?=^##|\Z)", old, re.M | re.S))
+    parts |= {each.name: _describe(each, folder.name) for each in figures}
+    with atomically(page) as temporary:
+        temporary.write_text(markdown(parts, [e for e in known if e.name in now]), encoding="utf-8")
     _list_pictures(now, folder)
-    with atomically(html_page) as temporary:
-        temporary.write_text(markdown(figures, folder.name), encoding="utf-8")
 
 
-def _pictures(folder: Path) -> set[str]:
-    try:
-        names = json.loads((folder / PICTURES).read_text(encoding="utf-8"))
-        return {name for name in names if Path(name).name == name}  # none outside the folder
-    except FileNotFoundError:
-        return set()
-    except (ValueError, TypeError, OSError) as error:
-        raise ResultsFileError(
-            f"{folder / PICTURES} cannot be read; it lists the pictures that may be replaced. "
-            "Delete it and those pictures, or choose another name for the page"
-        ) from error
-
-
-def _list_pictures(names: set[str], folder: Path) -> None:
+def _list_pictures(figures: Mapping[str, PageFigure], folder: Path) -> None:
+    rows = {name: each._asdict() for name, each in figures.items()}
     with atomically(folder / PICTURES) as temporary:
-        temporary.write_text(json.dumps(sorted(names), indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
-def markdown(figures: Sequence[GalleryFigure], folder: str) -> str:
-    """The page in Markdown; its pictures are in `folder`."""
-    papers: dict[str, list[GalleryFigure]] = {}
-    for each in figures:
+def _describe(figure: GalleryFigure, folder: str) -> str:
+    """Scale, pictures and text of a figure in Markdown; its pictures are in `folder`."""
+    title = _plain(figure.title)
+    words = figure.scale_words
+    parts = [f"{title}. {words[:1].upper()}{words[1:]}."]
+    parts += [f"![{title}]({folder}/{picture})" for picture in figure.pictures]
+    for heading, points in figure.sections.items():
+        parts += [f"**{_plain(heading)}**", "\n".join(f"- {_plain(point)}" for point in points)]
+    return "\n\n".join(parts) + "\n\n"
+
+
+def markdown(parts: Mapping[str, str], entries: Sequence[FigureEntry]) -> str:
+    """The page in Markdown, from the part of each figure."""
+    papers: dict[str, list[FigureEntry]] = {}
+    for each in entries:
         papers.setdefault(each.reference, []).append(each)
-    parts = [
+    text = [
         "# Gallery",
         "The figures of the papers, reproduced from their descriptions. Each has the picture, what "
         "the paper shows, what we see, and why they differ. If a paper omits a detail, the text "
-        "states our choice. `make gallery` makes them at a scale that takes minutes; `balaclava "
-        "reproduce NAME --scale paper` uses the paper's own sizes. The line below the title names "
-        "the scale.",
+        "states our choice. `make gallery` makes those whose policies have changed, at a scale "
+        "that takes minutes; `balaclava reproduce NAME --scale paper` uses the paper's own sizes, "
+        "where it has that experiment, and large ones of ours where it has not. The line below the "
+        "title names the scale.",
     ]
     for reference, theirs in papers.items():
         links = [f"- [{each.name}](#{each.name}): {_plain(each.title)}" for each in theirs]
-        parts += [f"**{_plain(reference)}**", "\n".join(links)]
+        text += [f"**{_plain(reference)}**", "\n".join(links)]
     for reference, theirs in papers.items():
-        parts.append(f"## {_plain(reference)}")
-        for each in theirs:
-            parts += [f"### {each.name}", f"{_plain(each.title)}. {each.scale.capitalize()} scale."]
-            parts += [f"![{_plain(each.title)}]({folder}/{picture})" for picture in each.pictures]
-            for title, points in each.sections.items():
-                bullets = "\n".join(f"- {_plain(point)}" for point in points)
-                parts += [f"**{_plain(title)}**", bullets]
-    return "\n\n".join(parts) + "\n"
+        text.append(f"## {_plain(reference)}")
+        text += [f"### {each.name}\n\n{parts[each.name].rstrip()}" for each in theirs]
+    return "\n\n".join(text) + "\n"
 
 
 def _plain(text: str) -> str:

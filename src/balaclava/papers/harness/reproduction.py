@@ -57,7 +57,8 @@ def reproduce(
 
     Args:
         figure: its name, such as "wang2024-fig4"; `balaclava reproduce --list` prints all names.
-        scale: "quick" takes seconds to minutes; "paper" uses the paper's own sizes.
+        scale: "quick" takes seconds to minutes; "paper" uses the paper's own sizes,
+            or large ones of ours where it has no such experiment.
         out: the folder to write to; by default one with the figure's name, in the current folder.
         workers: threads; by default one for each core.
         progress: called with the rounds played so far and in total.
@@ -89,7 +90,8 @@ def reproduce(
     require_extra("matplotlib", "a figure")
     folder = Path(figure if out is None else out)
     require_writable_folder(folder)
-    run = FigureRun(figure, scale, folder, workers, progress, device)
-    findings = entries[figure].make(run)
+    entry = entries[figure]
+    run = FigureRun(figure, scale, folder, workers, progress, device, entry.full_scale)
+    findings = entry.make(run)
     run.save_text(findings)
     return Reproduction(figure, scale, findings, tuple(run.files), run.results)

@@ -22,8 +22,8 @@ def describe_curves(run: FigureRun, families: dict[str, CurveFamily]) -> FigureT
     panels = {letter: family.panel(world, size) for letter, family in families.items()}
     results = run.play(panels, size, seed=WANG_2024.seed, checkpoints=20)
     title = (
-        f"{figure_title(run)}: Instance 1, regret after {size.horizon:,} rounds\n{run.scale} "
-        f"scale: mean ± 95 % interval of {size.repetitions} repetitions"
+        f"{figure_title(run)}: Instance 1, regret after {size.horizon:,} rounds\n"
+        f"{run.scale_words}: mean ± 95 % interval of {size.repetitions} repetitions"
     )
     run.save_picture(draw_curves(run, families, title))
     statements = [

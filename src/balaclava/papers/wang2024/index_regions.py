@@ -19,7 +19,7 @@ import numpy as np
 from balaclava.papers.harness.figure_plots import frame_axes, new_picture
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
-from balaclava.papers.harness.figure_run import FigureRun, FigureText
+from balaclava.papers.harness.figure_run import COMPUTED, FigureRun, FigureText
 from balaclava.papers.wang2024.bernoulli_instances import WANG_2024
 
 if TYPE_CHECKING:
@@ -187,7 +187,9 @@ def last_outside(policy: Any, total: Callable[[int], int]) -> int:
     return 0
 
 
-@figure("wang2024-fig1", "Why DP-FTPL-Gauss is private: its index in the region", WANG_2024)
+@figure(
+    "wang2024-fig1", "Why DP-FTPL-Gauss is private: its index in the region", WANG_2024, COMPUTED
+)
 def figure_1(run: FigureRun) -> FigureText:
     policy = make_policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01)
     start = policy.start_phase
@@ -197,7 +199,7 @@ def figure_1(run: FigureRun) -> FigureText:
     return run.text(start=start, last=last, panels=panels)
 
 
-@figure("wang2024-fig2", "Why DP-FTPL-Beta is private, and why it adds k", WANG_2024)
+@figure("wang2024-fig2", "Why DP-FTPL-Beta is private, and why it adds k", WANG_2024, COMPUTED)
 def figure_2(run: FigureRun) -> FigureText:
     policy = make_policy("dp-ftpl-beta", arms=9, epsilon=1.0, delta=0.01)
     start = policy.start_phase
@@ -208,7 +210,7 @@ def figure_2(run: FigureRun) -> FigureText:
     return run.text(start=start, last=last, panels=panels)
 
 
-@figure("wang2024-fig3", "Why DP-FTPL-New is private, and tight", WANG_2024)
+@figure("wang2024-fig3", "Why DP-FTPL-New is private, and tight", WANG_2024, COMPUTED)
 def figure_3(run: FigureRun) -> FigureText:
     policy = make_policy("dp-ftpl-new", arms=9, epsilon=0.1, delta=0.0, horizon=10**6)
     panels = [policy_pair(policy, n, n // 2) for n in (10, 1_000, 100_000)]

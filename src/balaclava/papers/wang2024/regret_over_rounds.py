@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from balaclava._core.kernels import kernel
 from balaclava.papers.harness.claims import (
     claim_line,
     compare_regret,
@@ -29,10 +30,55 @@ from balaclava.papers.wang2024.bernoulli_instances import (
     regret_size,
     scale_note,
 )
+from balaclava.policies.bounded import dp_ucb
+from balaclava.policies.classic import ucb1
 from balaclava.privacy.accounting import interval_epsilon
+from balaclava.privacy.mechanisms import counters
 from balaclava.simulation.results import Results
 
 SPLIT_LABEL = "dp-ftpl-new, split"
+INTERVAL_1 = "dp-ucb-int, interval 1"
+ALL_COUNTERS = "dp-ucb, all counters"
+
+
+@kernel(borrows=True)
+def learn_everywhere(
+    params: Any, state: dp_ucb.State, t: int, arm: int, reward: float, phase: int, rng: Any
+) -> None:
+    tally = state.indices.tally
+    for other in range(params.arms):
+        if other == arm:
+            dp_ucb.learn(params, state, t, arm, reward, phase, rng)
+            continue
+        counters.hybrid_insert(rng, state.counters, other, 0.0, 1.0, params.epsilon)
+        tally.sums[other] = counters.hybrid_sum(state.counters, other)
+        if tally.pulls[other] > 0:
+            ucb1.renew(state.indices, other)
+
+
+class AllCounters(dp_ucb.DPUCB):
+    """DP-UCB with an item for every counter in every round, 0 for the arms that were not pulled.
+
+    As private: the zeros do not depend on rewards. Its noise grows with the rounds, but is new in
+    each of them, so that an arm with unlucky noise gets another chance.
+    """
+
+    kernels = dp_ucb.DPUCB.kernels._replace(learn=learn_everywhere)
+
+
+def original_interval(arms: int, delta: float) -> Any:
+    """DP-UCB-INT with a refresh after every pull, at the epsilon that it then keeps."""
+    one: Any = make_policy("dp-ucb-int", arms=arms, epsilon=1.0, delta=delta)
+    spent = math.nextafter(interval_epsilon(1, delta, one.v), math.inf)
+    return make_policy("dp-ucb-int", arms=arms, epsilon=spent, delta=delta)
+
+
+def _policy(label: str, arms: int, epsilon: float, delta: float, **parameters: Any) -> Any:
+    if label == INTERVAL_1:
+        return original_interval(arms, delta)
+    if label == ALL_COUNTERS:
+        return AllCounters(arms=arms, epsilon=epsilon)
+    return make_policy(label, arms=arms, epsilon=epsilon, delta=delta, **parameters)
 
 
 def play_settings(
@@ -43,8 +89,9 @@ def play_settings(
     panels, equal_scope = {}, {}
     for letter, setting in settings.items():
         world = setting.world
-        common = {"arms": world.arms, "horizon": size.horizon, "epsilon": setting.epsilon}
-        policies = {name: make_policy(name, **common, delta=setting.delta) for name in names}
+        common: dict[str, Any] = {"arms": world.arms, "epsilon": setting.epsilon}
+        common["horizon"] = size.horizon
+        policies = {name: _policy(name, **common, delta=setting.delta) for name in names}
         equal = trajectory_policies(**common, delta=setting.delta)
         epsilon, delta = decision_budget(setting.epsilon, setting.delta, size.horizon)
         equal[SPLIT_LABEL] = make_policy(
@@ -61,7 +108,7 @@ def play_settings(
     }
     for ending, (labels, remark) in pictures.items():
         parts = {letter: subset(results[letter], labels[letter]) for letter in settings}
-        title = f"{figure_title(run)}{remark}\n{run.scale} scale: {scale}"
+        title = f"{figure_title(run)}{remark}\n{run.scale_words}: {scale}"
         run.save_picture(regret_panels(parts, headings, title), ending)
     return equal_scope
 
@@ -98,8 +145,8 @@ def _text(
 
 @figure("wang2024-fig4", "Regret under (ε, δ): DP-FTPL against DP-UCB-INT", WANG_2024)
 def figure_4(run: FigureRun) -> FigureText:
-    names = ("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int")
-    *ours, baseline = names
+    names = ("dp-ftpl-gauss", "dp-ftpl-beta", "dp-ftpl-new", "dp-ucb-int", INTERVAL_1)
+    *ours, baseline, _ = names
     others = [name for name in names if name != "dp-ftpl-new"]
     pairs = ((1, 0.01), (1, math.exp(-10)), (2, 0.01), (2, math.exp(-10)))
     settings = {
@@ -112,14 +159,15 @@ def figure_4(run: FigureRun) -> FigureText:
     strict: Any = results["b"].policies[baseline]
     claims = [
         claim_line(
-            f"{name} below {baseline}",
-            {letter: compare_regret(results[letter], name, [baseline]) for letter in settings},
+            f"{name} below {label}",
+            {letter: compare_regret(results[letter], name, [label]) for letter in settings},
         )
+        for label in (baseline, INTERVAL_1)
         for name in ours
     ]
     claims.append(
         claim_line(
-            "dp-ftpl-new lowest of the four",
+            "dp-ftpl-new lowest of all",
             {letter: compare_regret(results[letter], "dp-ftpl-new", others) for letter in settings},
         )
     )
@@ -130,7 +178,7 @@ def figure_4(run: FigureRun) -> FigureText:
         return interval_epsilon(1, policy.delta, policy.v)
 
     values = {"loose": loose, "strict": strict, "original_epsilon": original_epsilon}
-    return _text(run, settings, names, equal_scope, claims, **values)
+    return _text(run, settings, names, equal_scope, claims, interval_1=INTERVAL_1, **values)
 
 
 def _after_start(results: Results) -> str:
@@ -150,7 +198,7 @@ def _after_start(results: Results) -> str:
 
 @figure("wang2024-fig5", "Regret under pure ε: DP-FTPL-New against DP-UCB and DP-SE", WANG_2024)
 def figure_5(run: FigureRun) -> FigureText:
-    names = ("dp-ftpl-new", "dp-ucb", "dp-ucb-bound", "dp-se")
+    names = ("dp-ftpl-new", "dp-ucb", ALL_COUNTERS, "dp-ucb-bound", "dp-se")
     _, *others = names
     pairs = ((1, 1.0), (1, 0.1), (2, 1.0), (2, 0.1))
     settings = {
@@ -161,7 +209,7 @@ def figure_5(run: FigureRun) -> FigureText:
     results = run.results
     claims = [
         claim_line(
-            "dp-ftpl-new lowest of the four",
+            "dp-ftpl-new lowest of all",
             {letter: compare_regret(results[letter], "dp-ftpl-new", others) for letter in settings},
         )
     ]
@@ -170,7 +218,7 @@ def figure_5(run: FigureRun) -> FigureText:
             f"dp-se above {name}",
             {letter: compare_regret(results[letter], name, ["dp-se"]) for letter in settings},
         )
-        for name in ("dp-ucb", "dp-ucb-bound")
+        for name in ("dp-ucb", ALL_COUNTERS, "dp-ucb-bound")
     ]
     claims += [f"({letter}) {misled_runs(results[letter], names)}" for letter in "ab"]
-    return _text(run, settings, names, equal_scope, claims)
+    return _text(run, settings, names, equal_scope, claims, all_counters=ALL_COUNTERS)
