@@ -25,10 +25,12 @@ from balaclava.privacy.mechanisms.base import (
 Outcome = TypeVar("Outcome")
 
 # Cells of an answer, in units of its scale: their ends, and the answer in each. The outermost
-# answers are far out, since a leak may depend on a rare answer; a guess.
-_CELL_ENDS, _CELL_ANSWERS = (-4.0, -0.5, 0.5, 4.0), (-16.0, -1.0, 0.0, 1.0, 16.0)
-_FEW_ENDS, _FEW_ANSWERS = (-0.5, 0.5), (-4.0, 0.0, 4.0)  # of each element of an array
-_MOST_ANSWERS = 250  # of an array: of 5 elements
+# answers are far out, since a leak may depend on a rare answer. The middle one is not 0, which has
+# no effect in sums; all are guesses.
+_CELL_ENDS, _CELL_ANSWERS = (-4.0, -0.5, 0.5, 4.0), (-16.0, -1.0, 0.125, 1.0, 16.0)
+_FEW_ENDS, _FEW_ANSWERS = (-0.5, 0.5), (-4.0, 0.125, 4.0)  # in long worlds and long arrays
+_MOST_FINE_PARTS = 2  # of an array, with 25 answers
+_MOST_ANSWERS = 250  # of a longer array: of 5 elements
 _PIECES = 3  # of a plain continuous draw
 _MOST_INTEGERS = 64  # of a plain draw
 # Plain draws by their law. Privacy rests on mechanisms, so any law will do for these.
@@ -128,7 +130,7 @@ def branches(
     while script is not None:
         counts.runs += 1
         if counts.runs > counts.most_runs:
-            raise NotEnumerable(f"it has more than {counts.most_runs:,} outcomes")
+            raise NotEnumerable("it has too many outcomes")
         rng = BranchingRandomness(script, counts)
         yield call(rng), rng
         script = rng.next_script()
@@ -149,7 +151,8 @@ def answer_cells(
         answers = [float(answer) for answer in range(low, high + 1)]
         return answers, [float(law.pmf(answer)) for answer in answers], False
     array = isinstance(terms.value, tuple)
-    cells = (_FEW_ENDS, _FEW_ANSWERS) if few or array else (_CELL_ENDS, _CELL_ANSWERS)
+    few = few or (array and len(terms.value) > _MOST_FINE_PARTS)
+    cells = (_FEW_ENDS, _FEW_ANSWERS) if few else (_CELL_ENDS, _CELL_ANSWERS)
     scale = cell_scale(law_of, terms)
     ends, answers = scale * np.array(cells[0]), [scale * answer for answer in cells[1]]
     if not array:
@@ -169,14 +172,14 @@ def coarse_values(method: str, *arguments: float) -> list[float]:
 
 
 def cell_scale(law_of: Callable[[Terms], Any], terms: Terms) -> float:
-    """A power of two above the sensitivity and half the distance of the quartiles.
+    """The least power of two from the sensitivity and half the distance of the quartiles on.
 
     It must not depend on the protected value, so that it is computed at 0.
     """
     value: Any = (0.0,) * len(terms.value) if isinstance(terms.value, tuple) else 0.0
     law = law_of(terms._replace(value=value))
     spread = 0.5 * float(law.isf(0.25) - law.ppf(0.25))
-    return math.ldexp(1.0, math.frexp(max(terms.sensitivity, spread))[1])
+    return float(2.0 ** math.ceil(math.log2(max(terms.sensitivity, spread))))
 
 
 class LazyUniform:

@@ -22,7 +22,7 @@ from balaclava.auditing.scenario import Scenario
 from balaclava.auditing.state_copies import arrays_of, copy_state
 from balaclava.policies.base import Policy
 
-_SMALL_STATE = 16_384  # bytes: larger states take longer to copy, and get fewer runs
+_SMALL_STATE = 65_536  # bytes: larger states take longer to copy, and get fewer runs
 
 
 class Branch(NamedTuple):
