@@ -1,5 +1,7 @@
 """Pools: in any order of events each reward is in one release, and no invariant breaks."""
 
+import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
@@ -44,6 +46,7 @@ class PoolsMachine(FrameMachine):
         self.assign = assign_batch if whole else assign_decision
         self.rng, self.luck = generator(seed), generator(seed + 1)
         self.state = self.begin()
+        self.fully_asked = []  # arm and number of each batch, in this order
 
     def begin(self):
         return begin_pools(self.arms, ROWS)
@@ -63,7 +66,11 @@ class PoolsMachine(FrameMachine):
             open_batch(state, arm, self.luck.integers(1, 6))
         elif not state.held_out[0] and self.luck.random() < 0.2:
             cut_short(state, arm)
-        return self.assign(state, arm)
+        waiting = state.waiting[arm]
+        decision = self.assign(state, arm)
+        if state.waiting[arm] > waiting:
+            self.fully_asked.append((arm, int(state.number[arm])))
+        return decision
 
     def learn(self, arm, phase, reward):
         row = find_row(self.state, arm, phase)
@@ -89,9 +96,21 @@ class PoolsMachine(FrameMachine):
                 held += group.total
         assert state.sums.sum() == held
 
+    @invariant()
+    def releases_count_in_the_order_of_fully_asked_batches(self):
+        state, rewards, totals = self.state, np.zeros(self.arms), np.zeros(self.arms)
+        for arm, number in self.fully_asked:
+            if state.numbers[arm, ring_row(state, number)] == number:
+                break
+            rewards[arm] += self.groups[arm, number].rewards
+            totals[arm] += self.groups[arm, number].total
+        assert (state.rewards_in_order == rewards).all()
+        assert state.in_order * rewards == pytest.approx(totals)
+
     def checks(self):
         super().checks()
         self.rows_hold_what_was_told()
+        self.releases_count_in_the_order_of_fully_asked_batches()
 
     def teardown(self):
         """Once no decision is open, every fully asked batch is released."""
@@ -105,3 +124,20 @@ class PoolsMachine(FrameMachine):
 
 TestPools = PoolsMachine.TestCase
 TestPools.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+def test_a_batch_without_room_in_the_queue_never_counts_in_order():
+    """A batch is open while others pass; the queue holds a fixed number of them."""
+    state = begin_pools(2, ROWS)
+    open_batch(state, 0, 1)
+    assert assign_decision(state, 0) == (0, 1)
+    room = state.queued_arms.size
+    for number in range(1, room + 3):
+        open_batch(state, 1, 1)
+        assert assign_decision(state, 1) == (1, number)
+        row = add_reward(state, 1, find_row(state, 1, number), 1.0)
+        close_batch(state, 1, row, 1.0)
+    assert state.rewards[1] == room + 2
+    assert state.rewards_in_order[1] == 0
+    close_batch(state, 0, add_reward(state, 0, find_row(state, 0, 1), 1.0), 1.0)
+    assert state.rewards_in_order.tolist() == [1, room - 1]

@@ -398,7 +398,8 @@ class Agent:
         It may stop if the best arm is known ("named"); if no arm is better than another one by
         `smallest_difference` or more ("equivalent"); or if a winner is unlikely in what is left of
         `horizon` ("futile", a forecast). Each of the first two claims is ever wrong with
-        probability at most 1 - confidence, however often you ask.
+        probability at most 1 - confidence, however often you ask, under the assumptions of
+        `estimates`.
 
         Args:
             confidence: The probability that a claim holds in every round, in (0, 1).

@@ -39,6 +39,8 @@ def stop_advice(
         horizon = check("horizon", horizon, Participants)
     estimates = reading.estimates()
     sure = f"at {estimates.confidence:.6g} confidence"
+    if estimates.condition is not None:
+        sure += f", if {estimates.condition}"
     if estimates.winner is not None:
         label = estimates[estimates.winner].label
         return StopAdvice("named", f"Stop: {label} is the best arm, {sure}.")

@@ -194,7 +194,8 @@ class ServiceCalls:
             confidence: Probability that all intervals contain their means.
 
         Returns:
-            The JSON document. Its `sentence` sums the results up. Where batches settle by arrival,
+            The JSON document. Its `sentence` sums the results up; its `condition` is what intervals
+            and winner assume of arrivals, None if nothing. Where batches settle by arrival,
             `windows` counts arrived rewards: it is None unless the key has the role admin.
         """
         return self._send(calls.get("experiments", experiment, "results", confidence=confidence))

@@ -75,6 +75,8 @@ def test_from_the_first_decision_to_the_winner(both: TestClient) -> None:
     assert sum(arm["decisions"] for arm in answer["arms"]) == 3_000
     assert answer["windows"]["states"]["rewarded"] == 3_000
     assert "'map' is the best" in answer["sentence"]
+    assert "does not depend on the value" in answer["condition"]  # no default, so some may be lost
+    assert f", if {answer['condition']}; " in answer["sentence"]
     history = both.get("/v1/experiments/shop/history?points=10").json()
     assert 2 <= len(history["decisions"]) <= 11
     assert history["decisions"][-1] <= 3_000
@@ -199,6 +201,7 @@ def test_windows_end_with_a_default(open_service: Callable[..., Service]) -> Non
     assert reward(client, decisions[20], 1.0).status_code == 410
     after = once_windows_are_ended(client)
     assert after["windows"] == {"open": 0, "over": 120}
+    assert after["condition"] is None
     assert all(arm["rewards"] >= 30 for arm in after["arms"])
     states = [
         client.get(f"/v1/decisions/{decision['decision_id']}").json()["state"]

@@ -378,7 +378,9 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
 
     of order u^(1/p) (log(1/beta) / (n epsilon))^(1-1/p), M the number of batches. If `mean_range`
     D is given, u bounds the central moment, E|X - mu|^p. Each batch then truncates X - z, where z
-    is 0 at first and then the latest estimate, and u^(1/p) + (the error of z) replaces u^(1/p).
+    is 0 at first and then the latest estimate, and u^(1/p) + (the error of z) replaces u^(1/p). If
+    rewards are late or lost, a batch has an older or a poorer z. Its level then rises with the
+    radius of the z that it has, and the weights of the means are those with the least radius.
 
     A `radius_scale` c below 1 assumes tails lighter than u allows. It multiplies R by c, and the
     excess of B over u^(1/p) by sqrt(c). A smaller radius tolerates less noise, so B must fall; as
