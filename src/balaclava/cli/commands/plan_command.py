@@ -46,13 +46,13 @@ def plan(
     from balaclava.advice.choose.trial_plan import plan as make_plan
 
     levels = [_number(part) for part in epsilon.split(",")]
-    found = make_plan(epsilon=levels, base_rate=rate, smallest_difference=difference, **options)
+    table = make_plan(epsilon=levels, base_rate=rate, smallest_difference=difference, **options)
     if plot is not None:
-        found.plot(plot)
+        table.plot(plot)
     if as_json:
-        print_json({"rows": [row._asdict() for row in found], "sentence": found.sentence})
+        print_json({"rows": [row._asdict() for row in table], "sentence": table.sentence})
     else:
-        click.echo(str(found))
+        click.echo(str(table))
 
 
 def _number(text: str) -> float:
