@@ -128,7 +128,7 @@ def show_others(runs: int) -> None:
         world = bl.environment("bernoulli", means=means)
         rivals = {
             "dp-top-two": top_two(means, epsilon, 0.99),
-            "dp-se": bl.policy("dp-se", arms=len(means), epsilon=epsilon, failure_probability=0.01),
+            "dp-se": bl.policy("dp-se", arms=len(means), epsilon=epsilon, horizon=200_000),
             "explore .5": bl.policy("dp-imed", arms=len(means), epsilon=epsilon, explore=0.5),
             "explore .2": bl.policy("dp-imed", arms=len(means), epsilon=epsilon, explore=0.2),
         }
