@@ -142,7 +142,12 @@ def fit_arms(rows: np.ndarray, arms: np.ndarray, rewards: np.ndarray, count: int
 def coefficient_posterior(
     rows: np.ndarray, arms: np.ndarray, rewards: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients of each arm, and a root of the covariance of their errors."""
+    """Coefficients of each arm, and a root of the covariance of their errors.
+
+    Fitted coefficients of equal arms differ too, so both are shrunk towards the average arm: by
+    the factor 1 - d / Q of James and Stein, not below 0. Q is the sum of the squared differences in
+    units of their errors, and d = (arms - 1) features is its mean for equal arms.
+    """
     theta = fit_arms(rows, arms, rewards, count)
     roots = np.empty((count, rows.shape[1], rows.shape[1]))
     usual = float(rewards.var())
@@ -153,7 +158,11 @@ def coefficient_posterior(
         # One more error of the usual size, so that an arm without a success has a spread.
         spread = float((errors**2).sum() + usual) / (errors.size + 1)
         roots[arm] = np.linalg.cholesky((spread + 1e-12) * np.linalg.inv(gram))
-    return theta, roots
+    centre = np.average(theta, axis=0, weights=np.bincount(arms, minlength=count))
+    scaled = np.linalg.solve(roots, (theta - centre)[:, :, None])
+    freedom = (count - 1) * rows.shape[1]
+    keep = max(1 - freedom / max(float((scaled**2).sum()), _TINY), 0.0)
+    return centre + keep * (theta - centre), np.sqrt(keep) * roots
 
 
 def _best_arm(arms: np.ndarray, rewards: np.ndarray, weights: np.ndarray, count: int) -> int:
