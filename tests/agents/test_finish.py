@@ -12,7 +12,7 @@ from balaclava.auditing.tape import Recorder
 from balaclava.errors import DecisionError, EstimateError
 
 ELIMINATING = ["dp-se", "gdp-elim-new"]  # later rewards of a dropped arm do not count
-POOLED = ["dp-imed", "dp-top-two", "dp-klucb", "lazy-dp-ucb", *ELIMINATING]
+POOLED = ["dp-imed", "dp-top-two", "dp-even", "dp-klucb", "lazy-dp-ucb", *ELIMINATING]
 
 
 def policy(name: str) -> bl.Policy:

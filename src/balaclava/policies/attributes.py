@@ -22,6 +22,9 @@ class PolicyAttributes(Declared):
     winner_reason: ClassVar[str] = ""
     """Why the policy can be expected to name the best arm; "" if it cannot."""
 
+    plays_beyond_horizon: ClassVar[bool] = False
+    """Whether the policy has a rule for rounds after its horizon."""
+
     # Of a local policy, see policies/local_policies.py:
     report_level: ClassVar[Callable[..., float] | None] = None
     """Kernel `(params, state, arm, phase) -> level`: sent to the device with a decision."""

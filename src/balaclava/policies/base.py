@@ -58,6 +58,9 @@ class Estimation(NamedTuple):
       interval holds for every such prefix. Then arrivals may depend on rewards, unless one is lost.
     - `from_tally`: for a policy that counts each reward when it comes, `read` on a tally of what
       its `learn`, or `learn_report`, is given. An agent keeps one in the order of decisions.
+    - `winner(params, released, joint, failure) -> arm`: the policy's own test for the best arm,
+      which is ever wrong with probability at most `failure`; -1 if there is none. `released` has a
+      row of rewards, mean and noise for each arm. With it, `winner` and `limits` are interpreted.
     """
 
     read: Callable[..., tuple[int, float, float]]
@@ -66,6 +69,7 @@ class Estimation(NamedTuple):
     joint: float | None = None
     in_order: bool = False
     from_tally: Callable[..., tuple[int, float, float]] | None = None
+    winner: Callable[..., int] | None = None
 
 
 class WinnerOutlook(NamedTuple):

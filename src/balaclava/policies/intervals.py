@@ -133,7 +133,9 @@ def winner_by_intervals(limits: Callable[..., tuple[float, float]]) -> Callable[
 
 
 def winner_kernel(estimation: Estimation) -> Callable[..., int]:
-    """The kernel `(params, released, joint, failure) -> arm` that names the best arm."""
+    """`(params, released, joint, failure) -> arm`, which names the best arm; a kernel or a test."""
+    if estimation.winner is not None:
+        return estimation.winner
     if estimation.law is None:
         return winner_by_intervals(estimation.limits)
     return winner_by_pairs(estimation.law)

@@ -410,7 +410,7 @@ def require_compatible(
             f"horizon = {horizon}, but {environment.name} has only {environment.rounds} rounds; "
             "shorten the horizon"
         )
-    longest = policy.horizon
+    longest = None if policy.plays_beyond_horizon else policy.horizon
     if longest is not None and horizon > longest:
         raise IncompatibleError(
             f"{label}: its horizon = {longest} is shorter than horizon = {horizon}; make "

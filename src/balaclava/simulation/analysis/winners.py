@@ -87,7 +87,9 @@ def first_winners(policy: Policy, runs: Sequence[Run], confidence: float) -> np.
     """For each run the first checkpoint with a winner, and the winner or NO_WINNER."""
     failure = 1.0 - confidence
     estimation = policy.require_estimates(failure / policy.arms)
-    search = compiled(make_search, winner_kernel(estimation))
+    name_best = winner_kernel(estimation)
+    is_kernel = estimation.winner is None
+    search = compiled(make_search, name_best) if is_kernel else make_search(name_best)
     params, joint = policy.constants(), estimation.joint or 1.0 / policy.arms
     return np.array([search(params, run.released, joint, failure) for run in runs])
 
