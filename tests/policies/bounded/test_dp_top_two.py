@@ -103,3 +103,25 @@ def test_a_save_keeps_the_answer():
 def test_settings_without_an_answer_are_refused(parameters, words):
     with pytest.raises(ParameterError, match=words):
         bl.policy("dp-top-two", **{"arms": 2, "epsilon": 1.0, **parameters})
+
+
+@pytest.mark.parametrize("name", ["dp-top-two", "ldp-top-two"])
+def test_an_answer_waits_for_batches_that_were_fully_asked_before(name):
+    """Otherwise it would be one of batches that were selected by when their rewards came."""
+    policy = bl.policy(name, arms=2, epsilon=100.0, first_batch=4)
+    agent, held = policy.agent(seed=1, patience=10_000), []
+    for _ in range(400):
+        decision = agent.ask()
+        if decision.arm == 0 and decision.phase == 1 and not held:
+            held.append(decision)  # the first batch of the worse arm stays open
+        else:
+            agent.tell(decision, float(decision.arm))
+    assert agent._runner.state.pools.rewards[1] > 100
+    assert agent._runner.state.pools.settled[0] == 1  # its second batch
+    assert agent.winner() is None
+    agent.tell(held[0], 0.0)
+    for _ in range(400):
+        decision = agent.ask()
+        agent.tell(decision, float(decision.arm))
+    assert agent.winner() == 1
+    assert agent.estimates().condition is None

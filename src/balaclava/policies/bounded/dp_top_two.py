@@ -12,7 +12,7 @@ from balaclava._core.states import range_faults
 from balaclava.frames import pools as frame
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded.batched import GrowingBatchPolicy, release_growing
-from balaclava.policies.intervals import FROM_POOLS, NO_WINNER, read_pools
+from balaclava.policies.intervals import FROM_BATCHES, NO_WINNER, read_batches
 from balaclava.theory.confidence_sequences import laplace_scale, pair_evidence
 
 AnswerConfidence = Annotated[
@@ -103,7 +103,8 @@ def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
 def compare(params: Any, state: State, arm: int, last_lead: int, scale: float) -> None:
     """Compare the leader with the others after a release of `arm`; name it if it beats all.
 
-    `scale` is that of the noise of a release.
+    `scale` is that of the noise of a release. An answer waits until all releases are in order, so
+    that arrivals may depend on rewards.
     """
     pools, beaten = state.pools, 0
     lead = pools.lead[0]
@@ -115,7 +116,8 @@ def compare(params: Any, state: State, arm: int, last_lead: int, scale: float) -
                 state.evidence[other] = pair_evidence(worse, better, scale, 1.0)
             if state.evidence[other] >= threshold(params):
                 beaten += 1
-    if beaten == params.arms - 1 and state.named[0] == NO_WINNER:
+    decided = beaten == params.arms - 1 and frame.all_in_order(pools)
+    if decided and state.named[0] == NO_WINNER:
         state.named[0] = lead
 
 
@@ -142,7 +144,7 @@ def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) ->
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    return read_pools(params, state.pools, arm)
+    return read_batches(params, state.pools, arm)
 
 
 decide = frame.batch_driver(top_two, prepare_batch)
@@ -191,9 +193,10 @@ class DPTopTwo(TopTwoPolicy):
 
     The next batch goes to the leader or the rival, whichever has fewer pulls. It is long enough for
     E_a to pass the threshold if the means do not change, and multiplies the pulls by batch_ratio to
-    2. A wrong arm is ever named with probability at most 1 - confidence. That allows for late and
-    lost rewards, if their arrival does not depend on their values, and for rewards in [0, 1] of any
-    distribution. If several arms are best, it may never stop, and to name any of them is right.
+    2. A wrong arm is ever named with probability at most 1 - confidence. That allows for late
+    rewards, for lost ones if which are lost does not depend on their values, and for rewards in
+    [0, 1] of any distribution. If several arms are best, it may never stop, and to name any of them
+    is right.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
@@ -228,5 +231,5 @@ class DPTopTwo(TopTwoPolicy):
         "top two (Jourdan et al. 2022) with the stopping rule of theory.confidence_sequences"
     )
     kernels = Kernels(begin, choose, learn, forget)
-    estimation = FROM_POOLS._replace(read=read_mean, joint=1.0)
+    estimation = FROM_BATCHES._replace(read=read_mean, joint=1.0)
     examples = ({}, {"first_batch": 4, "confidence": 0.8})

@@ -8,7 +8,7 @@ from balaclava.frames import pools as frame
 from balaclava.policies.base import Estimation, Kernels, register
 from balaclava.policies.bounded.dp_top_two import State, TopTwoPolicy, begin, choose, compare
 from balaclava.policies.bounded.ldp_ucb_bernoulli import limits, mean_behind, report_law
-from balaclava.policies.intervals import read_pools
+from balaclava.policies.intervals import read_batches
 from balaclava.policies.local_policies import LocalBoundedPolicy, unit_bit_report
 
 
@@ -43,7 +43,7 @@ def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) ->
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    rewards, mean, _ = read_pools(params, state.pools, arm)
+    rewards, mean, _ = read_batches(params, state.pools, arm)
     return rewards, mean_behind(params, mean), 0
 
 
@@ -98,7 +98,7 @@ class LDPTopTwo(LocalBoundedPolicy, TopTwoPolicy):
     learn_report = staticmethod(learn_report)
     reports = (0.0, 1.0)
     kernels = Kernels(begin, choose, learn, forget)
-    estimation = Estimation(read_mean, limits, report_law, joint=1.0)
+    estimation = Estimation(read_mean, limits, report_law, joint=1.0, in_order=True)
 
     @property
     def usual_batches(self) -> tuple[float, float]:  # type: ignore[override]
