@@ -162,13 +162,13 @@ def record_of(report: AuditReport, device: Device) -> dict[str, Any]:
 def small_row(name: str) -> str:
     """One line of the table of small worlds."""
     policy = policy_of(name)
-    found = audit_exhaustively(policy, games=False)
-    values = ", ".join(f"{key}={value}" for key, value in (found.changed or {}).items()) or "-"
-    if not found.fits:
-        return f"| {name} | {policy.guarantee} | - | - | - | does not apply: {found.reason} | - |"
-    exact = f"delta {found.delta:.3g}" if found.epsilon is None else f"epsilon {found.epsilon:.4g}"
+    law = audit_exhaustively(policy, games=False)
+    values = ", ".join(f"{key}={value}" for key, value in (law.changed or {}).items()) or "-"
+    if not law.fits:
+        return f"| {name} | {policy.guarantee} | - | - | - | does not apply: {law.reason} | - |"
+    exact = f"delta {law.delta:.3g}" if law.epsilon is None else f"epsilon {law.epsilon:.4g}"
     return (
-        f"| {name} | {policy.guarantee} | {found.rounds} | {found.sequences:,} | {found.pairs} | "
+        f"| {name} | {policy.guarantee} | {law.rounds} | {law.sequences:,} | {law.pairs} | "
         f"{exact} | {values} |"
     )
 

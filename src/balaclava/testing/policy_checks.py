@@ -42,8 +42,8 @@ from balaclava.testing.examples import matching_environment
 # The check of learning: rounds, tried in this order; parameters with which it is fast; the least
 # share above 1/arms with all rewards, and the least part of it with some lost. All guesses.
 _LEARNING_ROUNDS, _LEARNING_ARMS = (600, 2_400), 3
-_LEARNING_EPSILON, _LARGEST_RADIUS_SCALE = 20.0, 0.1
-_LEARNED_SHARE, _LEAST_LEARNING = 0.25, 0.4
+_CLEAR_EPSILON, _LARGEST_RADIUS_SCALE = 20.0, 0.1
+_LEAST_GAIN, _LEAST_LEARNING = 0.25, 0.4
 
 
 def check_policy(policy: Policy) -> None:
@@ -259,7 +259,7 @@ def learns_without_some_rewards(policy: Policy) -> None:
     does not learn in these rounds even with all rewards, the check says nothing.
     """
     scale = min(policy.parameters.get("radius_scale", 1.0), _LARGEST_RADIUS_SCALE)
-    changes = {"epsilon": _LEARNING_EPSILON, "radius_scale": scale}
+    changes = {"epsilon": _CLEAR_EPSILON, "radius_scale": scale}
     for name, value in (*changes.items(), ("arms", min(policy.arms, _LEARNING_ARMS))):
         policy = with_parameters(policy, {name: value})
     even, arms = 1.0 / policy.arms, range(policy.arms)
@@ -267,7 +267,7 @@ def learns_without_some_rewards(policy: Policy) -> None:
     for rounds in _LEARNING_ROUNDS:  # phases are longer if rewards are lost
         subject = with_parameters(policy, {"horizon": rounds})
         whole = np.mean([share_of_best(subject, arm, rounds, lossy=False) for arm in arms])
-        if whole < even + _LEARNED_SHARE:
+        if whole < even + _LEAST_GAIN:
             continue
         some = np.mean([share_of_best(subject, arm, rounds, lossy=True) for arm in arms])
         stalls = bool(some - even < _LEAST_LEARNING * (whole - even))
