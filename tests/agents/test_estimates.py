@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.agents.settling import missing_rewards
 from balaclava.auditing.tape import Recorder, Replayer
 from balaclava.errors import EstimateError, ParameterError, UnknownNameError
 from balaclava.policies.intervals import (
@@ -304,6 +305,21 @@ def test_with_windows_missing_rewards_count():
     estimates = agent.estimates()
     assert 200 < sum(entry.rewards for entry in estimates) <= 600  # closed windows
     assert all(entry.interval[0] <= 0.5 <= entry.interval[1] for entry in estimates)
+
+
+def test_windows_estimate_the_mean_with_missing_rewards():
+    """One reward in ten is lost and counts as 0: the interval misses 0.6 and holds 0.54."""
+    policy = bl.policy("dp-imed", arms=1, epsilon=1.0)
+    agent = policy.agent(seed=1, settle="window", patience=10, missing=0.0)
+    rng = np.random.default_rng(1)
+    for _ in range(8_000):
+        decision = agent.ask()
+        if rng.random() >= 0.1:
+            agent.tell(decision, float(rng.random() < 0.6))
+    ((low, high),) = (entry.interval for entry in agent.estimates())
+    assert low < 0.54 < high < 0.6
+    assert missing_rewards(0.0).startswith("A reward that did not come in its window counts as 0")
+    assert missing_rewards(None) is None
 
 
 def test_equal_arms_have_no_winner():

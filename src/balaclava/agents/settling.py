@@ -71,6 +71,16 @@ def arrival_condition(*, window: bool, in_order: bool, lost: bool) -> str | None
     return None if window or (in_order and not lost) else ARRIVES_REGARDLESS
 
 
+def missing_rewards(missing: float | None) -> str | None:
+    """What estimated means contain in place of rewards that did not come; None if nothing."""
+    if missing is None:
+        return None
+    return (
+        f"A reward that did not come in its window counts as {missing:g} in its arm's mean, also "
+        "if it was lost on its way."
+    )
+
+
 def guarantee_when_settled(
     guarantee: Guarantee,
     *,

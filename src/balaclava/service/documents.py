@@ -10,6 +10,7 @@ from typing import Any
 
 from balaclava._core.number_format import rounded_down
 from balaclava.agents.estimates import EstimateReader, Estimates
+from balaclava.agents.settling import missing_rewards
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.policies.local_policies import LocalPolicy
@@ -82,7 +83,7 @@ def results_document(
         "decisions": total,
         "confidence": confidence,
         "arms": arms,
-        **dict.fromkeys(("winner", "leader", "remaining", "note", "condition")),
+        **dict.fromkeys(("winner", "leader", "remaining", "note", "condition", "missing")),
         "windows": windows_document(experiment),
     }
     reading = experiment.reading(confidence)
@@ -92,6 +93,7 @@ def results_document(
         return answer
     estimates = reading.estimates()
     answer["condition"] = estimates.condition
+    answer["missing"] = missing_rewards(experiment.definition.default_reward)
     for entry, each in zip(arms, estimates, strict=True):
         low, high = each.interval
         entry.update(

@@ -14,6 +14,7 @@ def test_demo_policies_fit_together() -> None:
     from balaclava.cli.commands.demo_command import DEMO_HORIZON, DEMO_MEANS, demo_policies
     from balaclava.simulation.engine import require_compatible
 
+    assert 0.01 <= min(DEMO_MEANS) < max(DEMO_MEANS) <= 0.1  # rates that shops have
     baseline, *private = demo_policies()
     assert baseline.name == "imed"
     assert [policy.guarantee.epsilon for policy in private] == [1.0] * 6
@@ -35,5 +36,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.output.endswith(
         f"wrote {out / 'demo.png'}\nwrote {out / 'report.html'}: open it in a browser\n"
     )
+    assert "winners named at 0.95 confidence" in answer.output
+    assert "balaclava plan --arms 5 --rate" in answer.output
     assert (out / "demo.png").stat().st_size > 10_000
     assert "ldp-ucb-bernoulli" in (out / "report.html").read_text(encoding="utf-8")

@@ -295,6 +295,19 @@ def test_rewards_that_came_are_on_no_page_before_their_windows_end(
     assert "Rewarded500" in Page(admin.get("/experiments/arrival").text).text
 
 
+def test_intervals_come_with_what_they_hold_for(filled: FilledService, admin: TestClient) -> None:
+    """The demo loses one report in ten: its intervals hold rates of reports, not of purchases."""
+    counts = "A reward that did not come in its window counts as 0 in its arm's mean, also if"
+    regardless = "any reward comes, or is cancelled, does not depend on the value of any reward"
+    for name, lost, condition in (("window", True, False), ("arrival", False, True)):
+        text = Page(admin.get(f"/experiments/{name}/live").text).text
+        assert "misses its arm's mean is at most 5" in text
+        assert "true mean" not in text
+        assert "Rewards must be independent, and an arm's mean must not change." in text
+        assert (counts in text) == lost
+        assert (regardless in text) == condition
+
+
 def test_readers_do_not_see_how_many_rewards_came_by_arrival(filled: FilledService) -> None:
     """A reward that releases nothing changes nothing on their pages: buyers are not counted."""
     filled.create("buyers", settle="arrival", parameters={"epsilon": 1.0, "first_batch": 64})
