@@ -6,6 +6,7 @@ answer, or a value near a number in the policy's code. Each stays in the support
 loss of a moved input does not depend on the answer, so replay judges such a tape like any other.
 """
 
+import functools
 import math
 import types
 from collections.abc import Callable, Iterable
@@ -128,6 +129,7 @@ class RareAnswers:
         return 4.0 * answer if method in ("standard_normal", "standard_exponential") else answer
 
 
+@functools.lru_cache(maxsize=16)
 def code_numbers(policy: Policy) -> tuple[float, ...]:
     """The numbers in the code of the policy's kernels and among its parameters."""
     numbers = {*_COMMON_NUMBERS, *_numbers_among(policy.constants())}

@@ -143,11 +143,14 @@ def same_law(one: Any, other: Any) -> bool:
 
 def exact_fault(mechanism: Mechanism, terms: Terms, law: Any) -> str:
     """Whether the answers that agents and the service release follow the law."""
+    size = np.size(terms.value)
     try:
-        answers = np.array([float(mechanism.exact(terms)) for _ in range(_EXACT_DRAWS)])
+        answers = np.array([mechanism.exact(terms) for _ in range(-(-_EXACT_DRAWS // size))])
+        noise = (answers - np.array(terms.value)).astype(float).ravel()
     except Exception:  # it refuses, and so releases nothing
         return ""
-    if not follows_law(answers, law) or int((answers == terms.value).sum()) > 1:
+    centre = 0.0 if isinstance(terms.value, tuple) else terms.value
+    if not follows_law(noise + centre, law) or int((noise == 0.0).sum()) > 1:
         return "its exact answers do not follow the law that it declares"
     return ""
 
@@ -156,9 +159,14 @@ def loss_fault(mechanism: Mechanism, one: Terms, there: Terms) -> str:
     """Whether the loss that a mechanism declares for a move is less than that of its law."""
     if mechanism.law is None:
         return ""
+    start, way = np.array(one.value), np.array(there.value) - np.array(one.value)
     for share in _LOSS_SHARES:
-        other = one._replace(value=one.value + share * (there.value - one.value))
-        loss, pair = mechanism.loss(one, other), [mechanism.law(one), mechanism.law(other)]
+        moved = start + share * way
+        other = one._replace(value=tuple(moved.tolist()) if moved.ndim else float(moved))
+        loss, law = mechanism.loss(one, other), mechanism.law(one)
+        pair = [law, mechanism.law(other)]
+        if moved.ndim:
+            pair[1] = ShiftedLaw(law, float((moved - start)[0]))
         epsilons = [loss.epsilon]
         if loss.shift > 0.0:
             epsilons = [part * one.epsilon for part in (0.1, 0.5, 1.0)]
@@ -271,6 +279,9 @@ def array_fault(mechanism: Mechanism, terms: Terms, seed: int, count: int) -> tu
     if known is not None and not same_law(law, known):
         fault = "its draws do not follow the law that it declares"
     fault = fault or declared_budget_fault([law, ShiftedLaw(law, terms.sensitivity)], terms)
+    first = (value[0] + terms.sensitivity, *terms.value[1:])
+    fault = fault or loss_fault(mechanism, terms, terms._replace(value=first))
+    fault = fault or exact_fault(mechanism, terms, law)
     if not fault and (needed := norm_fault_delta(mechanism, terms, law)):
         fault = (
             f"a move of its sensitivity in the norm of order {mechanism.norm:g}, spread over its "

@@ -1,5 +1,6 @@
 """The search for faults in long runs: other streams, neighbours, and budgets that add up."""
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import rounded_up
+from balaclava.auditing.compiled_tape import CODE, EPSILON, SENSITIVITY
 from balaclava.auditing.laws.tape_draws import tape_fault
 from balaclava.auditing.rare_answers import code_numbers
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
@@ -37,15 +39,18 @@ class LongRunKind(NamedTuple):
     share: float = _SCRIPTED_SHARE  # of answers that are scripted
     late: bool = False  # whether rewards are late, and some decisions cancelled
     neighbours: bool = False  # whether single rewards are changed too
+    special: bool = False  # whether rewards are special values
+    times: int = 1  # as long
 
 
 _KINDS = (
     LongRunKind(4, share=0.0, neighbours=True),
     LongRunKind(6),
     LongRunKind(8, late=True, neighbours=True),
-    LongRunKind(1, share=0.9),
-    LongRunKind(3),
     LongRunKind(0, share=0.0, late=True, neighbours=True),
+    LongRunKind(1, share=0.9, special=True),
+    LongRunKind(3),
+    LongRunKind(6, share=0.3, times=3),
 )
 
 
@@ -63,17 +68,17 @@ class LongReplay:
 
     def search(self, seconds: float, ended: Callable[[], bool]) -> None:
         """Record a run of each kind while time is left."""
-        limit = self.policy.horizon or _LONGEST_RUN
+        limit = self.policy.horizon or 10 * _LONGEST_RUN
         rounds, script = min(limit + _ROUNDS_BEYOND, _LONGEST_RUN), code_numbers(self.policy)
         limits = reward_limits(self.policy)
         first = np.full((1, self.policy.arms), limits[0])
         record_long_run(self.policy, first, seed=0, script=script, share=0.0)  # compiles
         deadline = time.thread_time() + seconds
-        for number in range(len(_KINDS)):
-            if number and (time.thread_time() > deadline or self.fault or ended()):
-                return
-            kind, rng = _KINDS[number], np.random.default_rng([self.seed, number, 9])
-            rewards = reward_stream(self.policy, rounds, kind.stream, limits, rng, False)
+        runs: list[tuple[LongRun, np.random.Generator]] = []
+        for number, kind in enumerate(_KINDS):
+            rng = np.random.default_rng([self.seed, number, 9])
+            length = max(min(kind.times * rounds, limit + _ROUNDS_BEYOND), 1)
+            rewards = reward_stream(self.policy, length, kind.stream, limits, rng, kind.special)
             begun = time.thread_time()
             run = record_long_run(
                 self.policy, rewards, seed=self.seed + number, script=script, share=kind.share,
@@ -81,27 +86,34 @@ class LongReplay:
             )  # fmt: skip
             most = _RECORDING_SHARE * seconds / max(time.thread_time() - begun, 1e-9)
             rounds = max(int(min(most, 1.0) * rounds), min(rounds, _SHORTEST_LONG_RUN))
-            self.examine(run, kind, limits, rng)
+            self.examine_streams(run, kind, limits, rng)
+            if kind.neighbours:
+                runs.append((run, rng))
+            if time.thread_time() > deadline or self.fault or ended():
+                break
+        for number, (run, rng) in enumerate(runs if self.claim.private else []):
+            if self.fault or ended() or (number and time.thread_time() > deadline):
+                return
+            self.examine_neighbours(run, limits, rng)
 
-    def examine(
+    def examine_streams(
         self,
         run: LongRun,
         kind: LongRunKind,
         limits: tuple[float, float],
         rng: np.random.Generator,
     ) -> None:
-        """Replay a run with other streams, and some runs with neighbours."""
+        """Test the draws of a run, and replay it with other streams."""
         rewards, (low, high) = run.scenario.rewards, limits
         self.longest = max(self.longest, run.rounds)
         if not kind.share and (fault := tape_fault(run.tape.entries)):
             self.fault = fault
             return
-        for other in (low + high - rewards, rng.permutation(rewards)):
+        mirrored = np.clip(low + high - rewards, low, high)
+        for other in (mirrored, rng.permutation(rewards)):
             if run.replay(other)[0]:
                 self.bisect(run, other)
                 return
-        if self.claim.private and kind.neighbours:
-            self.examine_neighbours(run, limits, rng)
 
     def bisect(self, run: LongRun, other: np.ndarray) -> None:
         """Find the reward with which the fault begins."""
@@ -120,6 +132,7 @@ class LongReplay:
         self, run: LongRun, limits: tuple[float, float], rng: np.random.Generator
     ) -> None:
         """Compare the losses of single rewards with the claim."""
+        losses: list[tuple[int, float]] = []
         for slot in chosen_slots(run, rng):
             neighbour = Neighbour(slot, other_reward(run, slot, limits, rng))
             fault, _ = run.replay(run.scenario.rewards, neighbour)
@@ -127,9 +140,12 @@ class LongReplay:
             moves = run.moved()
             if not fault and moves:
                 fault = self.loss_fault(run, moves)
+                losses.append((slot, sum(move.loss.epsilon for move in moves)))
             if fault:
                 self.fault = f"round {slot + 1} of a long run: {fault}"
                 return
+        if self.claim.scope != "decision":
+            self.fault = self.budget_fault(run, losses)
 
     def loss_fault(self, run: LongRun, moves: list[MovedInput]) -> str:
         if self.claim.scope == "decision":
@@ -156,19 +172,43 @@ class LongReplay:
     def growth_fault(self, run: LongRun, moves: list[MovedInput]) -> str:
         """Whether the loss of a reward that is released again and again outgrows the claim."""
         horizon = self.policy.horizon or _UNBOUNDED_RUN
-        if len(moves) < _GROWTH_MOVES or horizon <= run.rounds:
-            return ""
         rounds = np.searchsorted(run.places[: run.rounds, 1], [m.position for m in moves], "right")
         last = int(rounds[-1]) + 1
+        if len(moves) < _GROWTH_MOVES or horizon <= last:
+            return ""
         cuts = [last >> j for j in reversed(range(_DOUBLINGS))]
         losses = [compose(moves[: int(np.searchsorted(rounds, cut))], self.claim) for cut in cuts]
-        most = extrapolated([loss.declared for loss in losses], math.log2(horizon / last))
-        if most <= self.claim.epsilon * (1 + 1e-6):
+        ahead, slack = math.log2(horizon / last), 1 + 1e-6
+        epsilon, delta = (
+            max(extrapolated([getattr(loss, name) for loss in losses], ahead) for name in names)
+            for names in (("epsilon", "declared"), ("delta",))
+        )
+        if epsilon <= self.claim.epsilon * slack and delta <= self.claim.delta * slack:
             return ""
         return (
-            f"its loss grows with the run: epsilon {rounded_up(losses[-2].declared, '.4g')} after "
-            f"{cuts[-2]:,} rounds, {rounded_up(losses[-1].declared, '.4g')} after {cuts[-1]:,}; "
-            f"claimed are {terms_of(self.claim)}"
+            f"its loss grows with the run: {losses[-2]} after {cuts[-2]:,} rounds, {losses[-1]} "
+            f"after {cuts[-1]:,}; claimed are {terms_of(self.claim)}"
+        )
+
+    def budget_fault(self, run: LongRun, losses: list[tuple[int, float]]) -> str:
+        """Whether releases spend ever more, so that later rewards will outgrow the claim."""
+        entries = run.tape.entries
+        rounds = np.searchsorted(run.places[: run.rounds, 1], np.arange(len(entries)), "right")
+        cuts = [run.rounds >> j for j in range(_DOUBLINGS, -1, -1)]
+        spent = [
+            float(entries[(rounds >= first) & (rounds < end) & (entries[:, CODE] > 0.0), EPSILON]
+                  .max(initial=0.0))
+            for first, end in itertools.pairwise(cuts)
+        ]  # fmt: skip
+        if (self.policy.horizon or _UNBOUNDED_RUN) <= run.rounds or (np.diff(spent) <= 0.0).any():
+            return ""
+        most = extrapolated(spent, math.log2((self.policy.horizon or _UNBOUNDED_RUN) / run.rounds))
+        late = [loss for slot, loss in losses if slot >= cuts[-2]]
+        if not late or max(late) / spent[-1] * most <= self.claim.epsilon * (1 + 1e-6):
+            return ""
+        return (
+            f"its releases spend ever more: epsilon {spent[-2]:.4g} by round {cuts[-2]:,}, "
+            f"{spent[-1]:.4g} by round {cuts[-1]:,}; claimed are {terms_of(self.claim)}"
         )
 
 
@@ -211,7 +251,7 @@ def other_reward(
     low, high = limits
     now = run.scenario.rewards[slot, run.decisions[0, slot]]
     if run.policy.rewards == "real" and rng.random() < 0.5:
-        sizes = run.tape.entries[run.tape.entries[:, 0] > 0.0, 2]
+        sizes = run.tape.entries[run.tape.entries[:, CODE] > 0.0, SENSITIVITY]
         if sizes.size:
             high = float(rng.choice(sizes)) * 0.5
             low = -high

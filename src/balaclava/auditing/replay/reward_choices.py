@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from balaclava.auditing.rare_answers import code_numbers
 from balaclava.auditing.replay.recorded_run import RecordedRun
 from balaclava.auditing.scenario import Neighbour
 from balaclava.policies.base import Policy
@@ -46,7 +47,7 @@ def reward_stream(
 
 
 def special_values(policy: Policy) -> list[float]:
-    """Ends, middle, denormals, grid steps and values between them, values near overflow."""
+    """Ends, middle, numbers in the code, denormals, grid steps, values near overflow."""
     low, high = policy.accepts
     if policy.rewards == "loss" and not math.isfinite(high - low):
         low, high = 0.0, 1.0
@@ -55,6 +56,7 @@ def special_values(policy: Policy) -> list[float]:
         shares = [0.0, 1.0, 0.5, 0.25, 1 / 3, 0.1, 2.0**-20, 2.5 * 2.0**-20, 2.0**-21, 0.75]
         values = [low + width * share for share in shares]
         values += [math.nextafter(low, high), math.nextafter(high, low), low + 5e-324]
+        values += [number for number in code_numbers(policy) if low < number < high]
         return [min(max(value, low), high) for value in values]
     return [sign * value for value in _SPECIAL_REWARDS for sign in (1.0, -1.0)]
 
