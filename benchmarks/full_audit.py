@@ -76,6 +76,36 @@ reveal.
   is most of what they leak. The exact audit computes all of it: dp-ftpl-new is tight there; the
   true delta of dp-ftpl-gauss and dp-ftpl-beta is far below the claim.
 """
+SIGHT = """## What the audit can see, and what it cannot
+
+- **Neighbouring runs.** Short runs are interpreted, with late, lost and special rewards, rare
+  answers, saves and restores. A policy's own numbers are tried as answers and as rewards.
+- **Long runs.** Compiled runs of 300,000 rounds, one of 900,000, or past the horizon, are recorded
+  on a tape and replayed. With most rewards changed, every decision must agree. Many answers are
+  equal, close to each other, or close to 0. With one reward changed, the losses of all releases
+  that it entered must be within the claim.
+- **Endless runs.** If a reward enters release after release, or releases spend ever more, the loss
+  is extrapolated by doublings of the run, to the horizon or to 2^60 rounds.
+- **Low digits.** What a reward left in the state is enlarged. No decision may then change.
+- **Mechanisms.** Draws are tested for shape, scale, centre, tails, order and repeats, on up to a
+  million draws and on those of two long runs. A body that scales a single Gaussian or Laplace draw
+  has its scale read without error. Arrays are tested with moves spread over all parts in the
+  declared norm. A declared loss, and exact answers, must agree with the law.
+
+Where it cannot know, the verdict is *unproved*, with the reason: a mechanism without a law, a loss
+that adds up beyond the claim, a decision that differs although all answers are alike. Correct
+policies with noise of their own are often unproved. *Consistent* does not mean proved. These stay
+unseen:
+
+- a fault that needs more rounds than were played, or a state that no played stream reaches;
+- a fault in fewer than about 5 of a million draws of a mechanism, unless a single draw far in its
+  tail causes it;
+- draws that follow another law by less than the tests resolve: with a million draws, about 0.5 % of
+  the scale;
+- exact answers: 300 of them show a missing or halved noise, not a small error;
+- what an agent displays between the rounds at which displays are compared;
+- rewards that leave the process on another way than by decisions and displays.
+"""
 SMALL = """## Small worlds, exactly
 
 `python benchmarks/full_audit.py --small` runs the exhaustive part alone, a second or two for each
@@ -184,7 +214,7 @@ def page(record: dict[str, dict[str, Any]]) -> str:
         text = one["text"] + (f"\non a GPU:    {other['text']}" if other else "")
         details.append(f"## {name}\n\n```text\n{text}\n```\n")
     small = SMALL + "\n".join(row for _, row in sorted(record.get("small", {}).items())) + "\n"
-    return "\n".join([HEAD, *lines, "", REASONS, small, *details])
+    return "\n".join([HEAD, *lines, "", REASONS, SIGHT, small, *details])
 
 
 def main() -> int:
