@@ -29,6 +29,8 @@ _MOST_RUNS = 5_000  # of kernels in a world: about a third of a second
 # Tried if nothing depends on a reward otherwise. Larger claims are lowered to it: probabilities
 # would vanish in floats.
 _LARGE_EPSILON = 8.0
+# Smaller ones are not compared: their neighbours' may have vanished in floats, below 1e-308.
+_LEAST_PROBABILITY = 1e-250
 _EXACT_TOLERANCE = 1e-9  # of sums of probabilities: float rounding
 # Parameters of a small variant, each where the policy takes it.
 _SMALL = {"arms": 2, "outstanding": 32, "features": 1, "experts": 2, "learning_rate_scale": 20.0}
@@ -187,7 +189,8 @@ class SmallWorld:
     def loss(self, p: np.ndarray, q: np.ndarray, parents: np.ndarray) -> tuple[float, int]:
         """Epsilon, or delta at the claimed epsilon, and the sequence with the largest part."""
         if self.claim.delta == 0.0:
-            ratios = np.where((p > 0.0) & (q >= 0.0), np.log(p) - np.log(q), -np.inf)
+            certain = (p > _LEAST_PROBABILITY) & (q >= 0.0)
+            ratios = np.where(certain, np.log(p) - np.log(q), -np.inf)
             place = int(ratios.argmax())
             return float(ratios[place]), place
         factor = math.exp(self.claim.epsilon * (1.0 + _EXACT_TOLERANCE))
