@@ -5,7 +5,7 @@ from each log, and states the regret of playing at random and the policies' shar
 intervals. The line shows how often these hold the truth, and how often a policy is said to fit. The
 share of a policy among equal arms is 1: no policy beats playing at random there.
 
-    python benchmarks/compare_calibration.py               # 200 logs of each truth: 10 minutes
+    python benchmarks/compare_calibration.py               # 200 logs of each: ten minutes
     python benchmarks/compare_calibration.py --truths tie  # those whose name has "tie"
     python benchmarks/compare_calibration.py --curves      # shares by the size of the gaps
 """

@@ -248,17 +248,9 @@ def recommend(
         ),
         "experts": declared.check("experts", experts, declared.Experts | None),
     }
-    parameters = {name: value for name, value in parameters.items() if value is not None}
-    if parameters["arms"] < 2:
-        raise ParameterError("arms = 1 leaves nothing to choose; give at least 2")
-    low, high = parameters["reward_range"]
-    if not low < high:
-        raise ParameterError(f"reward_range = ({low:g}, {high:g}) is empty; give the smaller first")
-    if rewards == "unknown-tails":
-        # The baseline needs a moment; the policy does not.
-        parameters = {"moment_order": 1.5, "moment_bound": 3.0} | parameters
-    if rewards == "outliers" and "contamination" not in parameters:
-        raise ParameterError("contamination is missing; bound the share of outliers, such as 0.05")
+    parameters = _completed(
+        rewards, {name: value for name, value in parameters.items() if value is not None}
+    )
     advice = _first_that_fits(find_rule(rewards, trust, scope), scope, parameters)
     advice = replace(advice, around=_checked_around(advice, average, difference))
     if simulate:
@@ -270,6 +262,21 @@ def recommend(
     return advice
 
 
+def _completed(rewards: Rewards, parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters, with what the baseline needs; refuses those that do not fit together."""
+    if parameters["arms"] < 2:
+        raise ParameterError("arms = 1 leaves nothing to choose; give at least 2")
+    low, high = parameters["reward_range"]
+    if not low < high:
+        raise ParameterError(f"reward_range = ({low:g}, {high:g}) is empty; give the smaller first")
+    if rewards == "outliers" and "contamination" not in parameters:
+        raise ParameterError("contamination is missing; bound the share of outliers, such as 0.05")
+    if rewards == "unknown-tails":
+        # The baseline needs a moment; the policy does not.
+        return {"moment_order": 1.5, "moment_bound": 3.0} | parameters
+    return parameters
+
+
 def _checked_around(
     advice: Recommendation, average: float | None, difference: float | None
 ) -> Around | None:
@@ -278,7 +285,7 @@ def _checked_around(
     if average is None or difference is None or advice.rewards != "bounded":
         raise ParameterError("give average and difference together, and for bounded rewards only")
     around = Around(average, difference)
-    plausible_problems(advice.rewards, advice.policy, 1, around)  # refuses what leaves the range
+    plausible_problems(advice.rewards, advice.policy, 1, around)  # refuses means outside it
     return around
 
 
