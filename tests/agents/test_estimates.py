@@ -414,7 +414,11 @@ def test_the_order_of_rewards_is_saved():
     for decision in decisions[4:]:
         agent.tell(decision, 0.5)
     assert [each.rewards for each in agent.estimates()] == [0, 0]
-    agent = bl.restore(json.loads(json.dumps(agent.save())))
+    saved = agent.save()
+    kept = json.dumps(saved)
+    agent.tell(decisions[0], 0.5)
+    agent = bl.restore(json.loads(kept))
+    assert json.dumps(saved) == kept  # what the agent does later does not change it
     for decision in decisions[:4]:
         agent.tell(decision.id, 0.5)
     tally = agent._runner.state

@@ -39,7 +39,7 @@ class DecisionOrder:
 
     def save(self) -> dict[str, Any]:
         early = [[*each, self._closed[each[0]]] for each in self._queue if each[0] in self._closed]
-        return {"pulls": self.pulls, "sums": self.sums, "early": early}
+        return {"pulls": list(self.pulls), "sums": list(self.sums), "early": early}
 
     def load(self, saved: Any, clock: int, entries: list[OpenDecision]) -> None:
         exact_keys(saved, "pulls", "sums", "early")
