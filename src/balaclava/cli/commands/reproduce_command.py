@@ -51,8 +51,8 @@ def reproduce(
     """Run published figures again: pictures, data, and a comparison with the paper.
 
     Without a FIGURE, lists the figures. Each panel's data is written as soon as it is played, so
-    Ctrl-C keeps finished panels. With --all or --markdown, figures whose policies still decide as
-    they did are skipped.
+    Ctrl-C keeps finished panels. With --all, figures whose policies still decide as they did are
+    skipped.
 
     \b
     Example: balaclava reproduce --list
@@ -77,7 +77,8 @@ def reproduce(
             raise UnknownNameError(f"no figure is called {name!r}; {nearest(name, entries)}")
     if everything or markdown is not None:
         folder = Path("gallery") if out is None else out
-        _gallery(figures or tuple(entries), folder, scale, workers, markdown, device or "cpu")
+        names = figures or tuple(entries)
+        _gallery(names, everything, folder, scale, workers, markdown, device or "cpu")
         return
     for name in figures:
         with progress_bar() as progress:
@@ -96,6 +97,7 @@ def reproduce(
 
 def _gallery(
     names: tuple[str, ...],
+    everything: bool,
     out: Path,
     scale: str,
     workers: int | None,
@@ -120,9 +122,10 @@ def _gallery(
         on_step=tell,
         device=device,
         page=markdown,
+        again=not everything,
     )
     if markdown is not None:
-        write_markdown(gallery.outdated(markdown), out, markdown, figures())
+        write_markdown(gallery.news(markdown), out, markdown, figures())
     click.echo(f"wrote {gallery.page}, {len(gallery.figures)} figures: open it in a browser")
     if gallery.failed:
         failed = ", ".join(step.name for step in gallery.failed)

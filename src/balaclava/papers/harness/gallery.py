@@ -51,15 +51,18 @@ class Gallery:
     def page(self) -> Path:
         return self.folder / INDEX
 
-    def outdated(self, page: Path) -> list[GalleryFigure]:
-        """The checked figures that are newer than those of the Markdown page."""
-        published, checked = read_page(page), {s.name: s for s in self.steps if s.key}
+    def news(self, page: Path) -> list[GalleryFigure]:
+        """The figures that were made, or are newer than those of the Markdown page."""
+        published, steps = read_page(page), {step.name: step for step in self.steps}
         return [
             each
             for each in self.figures
-            if each.name in checked
-            and each.key == checked[each.name].key
-            and not is_current(published.get(each.name), each.key, each.scale)
+            if each.name in steps
+            and each.key == steps[each.name].key
+            and (
+                steps[each.name].outcome == "made"
+                or not is_current(published.get(each.name), each.key, each.scale)
+            )
         ]
 
 
@@ -73,6 +76,7 @@ def make_gallery(
     on_step: Callable[[GalleryStep], None] | None = None,
     device: Device = "cpu",
     page: Path | None = None,
+    again: bool = False,
 ) -> Gallery:
     """Run every figure again and write a page with all of them.
 
@@ -90,6 +94,7 @@ def make_gallery(
         on_step: called with the outcome for each figure.
         device: "cpu", "cuda" or "auto", as for `bl.simulate`.
         page: a Markdown page that `write_markdown` wrote.
+        again: make every figure, also those that could be kept.
 
     Returns:
         The folder, its figures, and the outcome for each.
@@ -109,7 +114,8 @@ def make_gallery(
             earlier = None
         try:
             key = figure_digest(entry)
-            if any(is_current(each, key, scale) for each in (earlier, published.get(entry.name))):
+            others = () if again else (earlier, published.get(entry.name))
+            if any(is_current(each, key, scale) for each in others):
                 outcome = "kept"
             else:
                 made[entry.name] = _make(entry, key, folder, scale, workers, progress, device)
