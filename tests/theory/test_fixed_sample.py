@@ -15,7 +15,9 @@ from balaclava.theory.fixed_sample import (
     best_of_sample,
     boundary,
     chance_of_score,
+    exact_difference_interval,
     exact_mean_interval,
+    is_above,
     lead_score,
     look_share,
     mean_tail,
@@ -163,6 +165,40 @@ def test_intervals_hold(p, epsilon, draws):
     assert misses <= stats.binom.ppf(0.999, trials, 0.1)
     always = mean_interval(mean, 400, draws, 1 / epsilon, 0.1)
     assert high - low < always[1] - always[0]
+
+
+def test_an_interval_of_a_difference_without_noise_is_close_to_that_of_the_normal_law():
+    n, first, second = 2_000, 0.63, 0.55
+    low, high = exact_difference_interval((n, first, 1), (n, second, 1), 1e6, 0.05)
+    half = 1.96 * math.sqrt((first * (1 - first) + second * (1 - second)) / n)
+    assert low == pytest.approx(first - second - half, abs=0.1 * half)
+    assert high == pytest.approx(first - second + half, abs=0.1 * half)
+    swapped = exact_difference_interval((n, second, 1), (n, first, 1), 1e6, 0.05)
+    assert swapped == (-high, -low)
+    # Shorter than from the two intervals at the same confidence.
+    one, other = (exact_mean_interval(x, n, 1, 1e6, 0.025) for x in (first, second))
+    assert high - low < 0.8 * (one[1] - other[0] - one[0] + other[1])
+
+
+def test_an_interval_of_a_difference_at_the_edges():
+    low, high = exact_difference_interval((300, 1.0, 1), (290, 0.0, 1), 10.0, 0.05)
+    assert 0.97 < low < 0.99
+    assert high == 1.0
+    low, high = exact_difference_interval((300, 0.71, 1), (290, 0.6, 1), 0.05, 0.05)
+    assert -0.4 < low < 0.0 < 0.4 < high < 0.6
+
+
+@pytest.mark.statistical
+@pytest.mark.slow
+def test_intervals_of_differences_hold():
+    """Error rate 1 in 1,000. Limits are found by halving; here the truth itself is tested."""
+    rng, trials, misses = np.random.default_rng(4), 400, 0
+    for _ in range(trials):
+        n = rng.binomial(200, [0.9, 0.8])
+        means = (rng.binomial(n, [0.3, 0.42]) + rng.laplace(0, 2, 2)) / n
+        worse, better = np.column_stack([n, means, np.ones(2)])
+        misses += is_above(worse, better, 0.5, 0.12, 0.05)
+    assert misses <= stats.binom.ppf(0.999, trials, 0.05)
 
 
 def test_the_shares_of_all_looks_add_up_to_one():

@@ -51,12 +51,18 @@ Proof.
     Cells are halved until the bound is below the level, or they are too short to matter. Rewards
     are rounded to the grid g before they become bits, so the others are put at p2 + g.
 
+Differences of two means.
+    "The mean of b is at most that of a, p, plus s" is tested with d = u - v in place of z. The
+    chance of a d as large grows with s for each p, and the interval of p does not depend on s. So
+    the values s that are refuted are those below a limit, which halving finds.
+
 Several looks.
     Look j of L at the data so far has the share (j/L)^3 - ((j-1)/L)^3 of the failure probability.
     The shares add up to 1, so that all looks together fail with at most that probability.
 """
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -73,7 +79,8 @@ _SPARE_NATS = 8.0
 _INTERVAL_SHARE = 0.02
 # Lengths of cells in standard deviations of a difference: the first, and the least.
 _FIRST_CELL, _LEAST_CELL = 0.2, 0.01
-_LIMIT_HALVINGS = 14  # of the interval in which a limit is searched
+# Of the interval in which a limit is searched, some ten standard deviations.
+_LIMIT_HALVINGS, _DIFFERENCE_HALVINGS = 14, 10
 _NOISE_TILT = 0.75  # of the Chernoff bound on noise: any value in (0, 1) is valid
 _LEAST_DECAY = 1e-20  # smaller factors are dropped; the mass that is lost counts as +infinity
 _LATTICE_ROUNDING = 1e-9  # of lattice points: far above the rounding errors of floats
@@ -216,9 +223,14 @@ def boundary(
 
 def chance_of_score(
     released: np.ndarray, rival: int, places: np.ndarray, epsilon: float, nats: float,
-    cell: tuple[float, float], lattice: tuple[float, float, int],
+    cell: tuple[float, float], lattice: tuple[float, float, int], shift: float = 0.0,
+    offset: float = 0.0,
 ) -> float:  # fmt: skip
-    """Bound on the chance that some arm reaches the score over the rival, for means in the cell."""
+    """Bound on the chance that some arm reaches its place above the rival, for means in the cell.
+
+    The rival has a mean in the cell, the others one that is larger by `shift`; the first point of
+    their lattice is larger by `offset`.
+    """
     (first, last), (low, step, size) = cell, lattice
     n, draws = int(released[rival, 0]), int(released[rival, 2])
     high = low + step * (size - 1)
@@ -227,11 +239,49 @@ def chance_of_score(
     for arm in range(released.shape[0]):
         if arm != rival:
             n, draws = int(released[arm, 0]), int(released[arm, 2])
-            law = mean_law(n, last + REWARD_GRID, draws, epsilon, nats, low, step, size)
+            mean = last + shift + REWARD_GRID
+            law = mean_law(n, mean, draws, epsilon, nats, low + offset, step, size)
             below = np.zeros(size + 1)
             below[1:] = np.cumsum(law)
             none *= below[places[arm]]
     return 1.0 - float(worse @ none)
+
+
+def is_below(
+    chance: Callable[[tuple[float, float]], float], low: float, high: float, scale: float,
+    level: float,
+) -> bool:  # fmt: skip
+    """Whether `chance` is at most `level` on cells that cover [low, high]; see Proof above."""
+    length = _FIRST_CELL * scale
+    while True:
+        last = min(low + length, high)
+        if chance((low, last)) <= level:
+            if last >= high:
+                return True
+            low, length = last, 1.5 * length
+        elif last - low <= _LEAST_CELL * scale:
+            return False
+        else:
+            length = 0.5 * (last - low)
+
+
+def common_mean(worse: np.ndarray, better: np.ndarray) -> float:
+    """The mean of two arms together, not too close to 0 and 1."""
+    n, more = worse[0], better[0]
+    mean = (n * worse[1] + more * better[1]) / (n + more)
+    return float(min(max(mean, 1.0 / (n + 2.0)), 1.0 - 1.0 / (n + 2.0)))
+
+
+def lattice_for(
+    released: np.ndarray, epsilon: float, nats: float, low: float, high: float, deviation: float
+) -> tuple[float, float, int]:
+    """First point, step and size of a lattice for arms with a mean in [low, high]."""
+    largest = min(max(low, 0.5), high)  # of the variances
+    fewest, draws = int(released[:, 0].min()), int(released[0, 2])
+    reach = tail_reach(fewest, largest * (1.0 - largest), draws, epsilon, nats)
+    width = high - low + 2.0 * reach
+    step = max(deviation / _LATTICE_POINTS, width / _MOST_POINTS)
+    return low - reach, step, math.ceil(width / step) + 1
 
 
 def beats_rival(
@@ -245,34 +295,20 @@ def beats_rival(
     if not score > 0.0:
         return False
     n, v, draws = int(released[rival, 0]), released[rival, 1], int(released[rival, 2])
-    spread, noise, share = score_terms(released[rival], released[lead], epsilon)
-    middle = v + share * (released[lead, 1] - v)
-    middle = min(max(middle, 1.0 / (n + 2.0)), 1.0 - 1.0 / (n + 2.0))
+    spread, noise, _ = score_terms(released[rival], released[lead], epsilon)
+    middle = common_mean(released[rival], released[lead])
     low, high = middle, middle
     if thorough:
         low, high = exact_mean_interval(v, n, draws, epsilon, _INTERVAL_SHARE * level)
     nats = math.log(released.shape[0] / level) + _SPARE_NATS
-    largest = min(max(low, 0.5), high)  # of the variances
-    fewest = int(released[:, 0].min())
-    reach = tail_reach(fewest, largest * (1.0 - largest), draws, epsilon, nats)
     deviation = math.sqrt(spread * middle * (1.0 - middle) + noise)
-    width = high - low + 2.0 * reach
-    step = max(deviation / _LATTICE_POINTS, width / _MOST_POINTS)
-    lattice = low - reach, step, math.ceil(width / step) + 1
+    lattice = lattice_for(released, epsilon, nats, low, high, deviation)
     places = score_places(released, rival, epsilon, score, lattice)
-    least = _LEAST_CELL * deviation
-    length, allowed = _FIRST_CELL * deviation, (1.0 - _INTERVAL_SHARE) * level
-    while True:
-        last = min(low + length, high)
-        cell = low, last
-        if chance_of_score(released, rival, places, epsilon, nats, cell, lattice) <= allowed:
-            if last >= high:
-                return True
-            low, length = last, 1.5 * length
-        elif last - low <= least:
-            return False
-        else:
-            length = 0.5 * (last - low)
+
+    def chance(cell: tuple[float, float]) -> float:
+        return chance_of_score(released, rival, places, epsilon, nats, cell, lattice)
+
+    return is_below(chance, low, high, deviation, (1.0 - _INTERVAL_SHARE) * level)
 
 
 def score_places(
@@ -280,15 +316,26 @@ def score_places(
     lattice: tuple[float, float, int],
 ) -> np.ndarray:  # fmt: skip
     """[arm, i]: the first lattice point with the score over the rival's mean high - i step."""
-    low, step, size = lattice
-    means = low + step * (size - 1.0 - np.arange(size))
-    places = np.zeros((released.shape[0], size), np.int64)
+    means = rival_means(lattice)
+    places = np.zeros((released.shape[0], means.size), np.int64)
     for arm in range(released.shape[0]):
         if arm != rival:
             least = boundary(released[rival], released[arm], epsilon, score, means)
-            points = np.ceil((least - REWARD_GRID - low) / step - _LATTICE_ROUNDING)
-            places[arm] = np.clip(points, 0, size)
+            places[arm] = first_places(least, lattice, 0.0)
     return places
+
+
+def rival_means(lattice: tuple[float, float, int]) -> np.ndarray:
+    """The lattice points, from the highest to the lowest."""
+    low, step, size = lattice
+    return low + step * (size - 1.0 - np.arange(size))
+
+
+def first_places(least: np.ndarray, lattice: tuple[float, float, int], offset: float) -> np.ndarray:
+    """The first points, of the lattice moved by `offset`, at or above `least`."""
+    low, step, size = lattice
+    points = np.ceil((least - REWARD_GRID - low - offset) / step - _LATTICE_ROUNDING)
+    return np.clip(points, 0, size).astype(np.int64)
 
 
 def best_of_sample(released: np.ndarray, epsilon: float, level: float) -> int:
@@ -306,3 +353,64 @@ def best_of_sample(released: np.ndarray, epsilon: float, level: float) -> int:
             if not beats_rival(released, by_mean[0], rival, epsilon, level, thorough):
                 return -1
     return by_mean[0]
+
+
+def is_above(
+    worse: np.ndarray, better: np.ndarray, epsilon: float, shift: float, level: float
+) -> bool:
+    """Whether the mean of `better` is above that of `worse` by more than `shift`, at the level."""
+    released, gap = np.array([worse, better]), float(better[1] - worse[1])
+    n, v, draws = int(worse[0]), float(worse[1]), int(worse[2])
+    low, high = exact_mean_interval(v, n, draws, epsilon, _INTERVAL_SHARE * level)
+    low = max(low, -shift - REWARD_GRID)  # no mean is below 0
+    if low > high:
+        return True
+    nats = math.log(2.0 / level) + _SPARE_NATS
+    spread, noise, _ = score_terms(worse, better, epsilon)
+    middle = common_mean(worse, better)
+    deviation = math.sqrt(spread * middle * (1.0 - middle) + noise)
+    lattice = lattice_for(released, epsilon, nats, low, high, deviation)
+    offset = min(max(high + shift, 0.0), 1.0) - high
+    places = np.array([first_places(rival_means(lattice) + gap, lattice, offset)] * 2)
+
+    def chance(cell: tuple[float, float]) -> float:
+        return chance_of_score(released, 0, places, epsilon, nats, cell, lattice, shift, offset)
+
+    return is_below(chance, low, high, deviation, (1.0 - _INTERVAL_SHARE) * level)
+
+
+def least_difference(worse: np.ndarray, better: np.ndarray, epsilon: float, level: float) -> float:
+    """Lower limit of the mean of `better` minus that of `worse`, at least -1."""
+    high = min(float(better[1] - worse[1]), 1.0)
+    reach = sum(
+        tail_reach(int(arm[0]), 0.25, int(arm[2]), epsilon, math.log(4.0 / level))
+        for arm in (worse, better)
+    )
+    low = max(high - reach, -1.0)
+    if not is_above(worse, better, epsilon, low, level):
+        return -1.0
+    for _ in range(_DIFFERENCE_HALVINGS):
+        middle = 0.5 * (low + high)
+        if is_above(worse, better, epsilon, middle, level):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def exact_difference_interval(
+    a: Sequence[float], b: Sequence[float], epsilon: float, failure: float
+) -> tuple[float, float]:
+    """Interval for the mean of arm `a` minus that of arm `b`; fails with at most `failure`.
+
+    An arm is given by its rewards, released mean and draws of noise. To have the intervals of all
+    pairs hold together, divide the failure probability by the number of pairs.
+
+    Example:
+        >>> low, high = exact_difference_interval((300, 0.71, 1), (290, 0.60, 1), 1.0, 0.05)
+        >>> f"{low:.3f} {high:.3f}"
+        '0.027 0.192'
+    """
+    first, second = np.array(a, float), np.array(b, float)
+    low = least_difference(second, first, epsilon, 0.5 * failure)
+    return low, -least_difference(first, second, epsilon, 0.5 * failure)

@@ -193,7 +193,8 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
     complete when each of its decisions has its reward or was given up. After the last decision
     wait for the last rewards, then call `agent.finish()`, which gives up those that did not come.
     Rewards between 0 and 1 are replaced by random bits of the same mean, which makes the test
-    exact. Intervals are exact too, and hold at all looks together.
+    exact. Intervals are exact too, and hold at all looks together;
+    `theory.fixed_sample.exact_difference_interval` gives that of a difference.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward is in the sum of one look,
