@@ -28,8 +28,8 @@ def test_reports_decide_as_rewards_do():
     settled = pools.rewards == counts  # no batch is open in these arms
     assert settled.sum() >= 2
     assert pools.pooled[settled] == pytest.approx(ones[settled] / counts[settled])
-    worse = (pools.pooled[0], pools.rewards[0], 0)
-    better = (pools.pooled[2], pools.rewards[2], 0)
+    worse = (pools.in_order[0], pools.rewards_in_order[0], 0)
+    better = (pools.in_order[2], pools.rewards_in_order[2], 0)
     assert agent._runner.state.evidence[0] == pair_evidence(worse, better, 0.0, 1.0)
     for entry, mean in zip(agent.estimates(), MEANS, strict=True):
         assert entry.interval[0] <= mean <= entry.interval[1]

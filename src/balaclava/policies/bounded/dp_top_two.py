@@ -29,11 +29,16 @@ LEAST_EVIDENCE = 0.5  # nats: below it evidence is chance, and predicts no lengt
 class State(NamedTuple):
     pools: frame.Pools
     evidence: np.ndarray  # [arm]: nats that the leader is better than it
+    compared: np.ndarray  # [arm]: its rewards in the evidence
+    leader: np.ndarray  # the arm that was compared with the others; NO_WINNER before
     named: np.ndarray  # the best arm; NO_WINNER before it is known
 
     def faults(self, decisions: int) -> Iterator[str]:
         yield from self.pools.faults(decisions)
-        yield from range_faults(NO_WINNER, self.evidence.size - 1, named=self.named)
+        yield from range_faults(
+            NO_WINNER, self.evidence.size - 1, named=self.named, leader=self.leader
+        )
+        yield from range_faults(0, decisions, compared=self.compared)
         yield from range_faults(0.0, math.inf, evidence=self.evidence)
 
 
@@ -42,6 +47,8 @@ def begin(params: Any) -> State:
     return State(
         pools=frame.begin_pools(params.arms, frame.OPEN_BATCHES_PER_ARM),
         evidence=np.zeros(params.arms),
+        compared=np.zeros(params.arms, np.int64),
+        leader=np.full(1, NO_WINNER),
         named=np.full(1, NO_WINNER),
     )
 
@@ -100,33 +107,34 @@ def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
 
 
 @kernel(borrows=True)
-def compare(params: Any, state: State, arm: int, last_lead: int, scale: float) -> None:
-    """Compare the leader with the others after a release of `arm`; name it if it beats all.
+def compare(params: Any, state: State, scale: float) -> None:
+    """Compare the leader with the others after a release; name it if it beats all.
 
-    `scale` is that of the noise of a release. An answer waits until all releases are in order, so
-    that arrivals may depend on rewards.
+    The evidence is that of the releases in order (`theory.confidence_sequences`). `scale` is that
+    of the noise of a release.
     """
     pools, beaten = state.pools, 0
-    lead = pools.lead[0]
-    better = pools.pooled[lead], pools.rewards[lead], pools.draws[lead]
+    lead, counted = pools.lead[0], pools.rewards_in_order
+    changed = lead != state.leader[0] or counted[lead] != state.compared[lead]
+    better = pools.in_order[lead], counted[lead], pools.draws_in_order[lead]
     for other in range(params.arms):
         if other != lead:
-            if other == arm or lead == arm or lead != last_lead:
-                worse = pools.pooled[other], pools.rewards[other], pools.draws[other]
+            if changed or counted[other] != state.compared[other]:
+                worse = pools.in_order[other], counted[other], pools.draws_in_order[other]
                 state.evidence[other] = pair_evidence(worse, better, scale, 1.0)
             if state.evidence[other] >= threshold(params):
                 beaten += 1
-    decided = beaten == params.arms - 1 and frame.all_in_order(pools)
-    if decided and state.named[0] == NO_WINNER:
+        state.compared[other] = counted[other]
+    state.leader[0] = lead
+    if beaten == params.arms - 1 and state.named[0] == NO_WINNER:
         state.named[0] = lead
 
 
 @kernel(borrows=True)
 def release(params: Any, state: State, arm: int, row: int, rng: Any) -> None:
     if row != frame.NO_ROW:
-        last_lead = state.pools.lead[0]
         release_growing(params, state.pools, arm, row, rng)
-        compare(params, state, arm, last_lead, laplace_scale(params.epsilon))
+        compare(params, state, laplace_scale(params.epsilon))
 
 
 @kernel(borrows=True)
@@ -194,9 +202,9 @@ class DPTopTwo(TopTwoPolicy):
     The next batch goes to the leader or the rival, whichever has fewer pulls. It is long enough for
     E_a to pass the threshold if the means do not change, and multiplies the pulls by batch_ratio to
     2. A wrong arm is ever named with probability at most 1 - confidence. That allows for late
-    rewards, for lost ones if which are lost does not depend on their values, and for rewards in
-    [0, 1] of any distribution. If several arms are best, it may never stop, and to name any of them
-    is right.
+    rewards whose arrival depends on their values, for lost ones if their loss does not, and for
+    rewards in [0, 1] of any distribution. If several arms are best, it may never stop, and to name
+    any of them is right.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one

@@ -16,10 +16,10 @@ from balaclava.policies.local_policies import LocalBoundedPolicy, unit_bit_repor
 def settle(params: Any, state: State, arm: int, row: int) -> None:
     """Use the sum of a batch's reports, which are already private."""
     if row != frame.NO_ROW:
-        pools, last_lead = state.pools, state.pools.lead[0]
+        pools = state.pools
         frame.close_batch(pools, arm, row, pools.sums[arm, row])
         frame.use_mean(pools, arm, pools.pooled[arm], pools.rewards[arm])
-        compare(params, state, arm, last_lead, 0.0)
+        compare(params, state, 0.0)
 
 
 @kernel(borrows=True)
