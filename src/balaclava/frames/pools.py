@@ -461,15 +461,6 @@ def close_batch(state: Pools, arm: int, row: int, released: float) -> None:
 
 
 @kernel(borrows=True)
-def all_in_order(state: Pools) -> bool:
-    """Whether every release counts in order."""
-    for arm in range(state.rewards.size):
-        if state.rewards[arm] != state.rewards_in_order[arm]:
-            return False
-    return True
-
-
-@kernel(borrows=True)
 def queue_batch(state: Pools, arm: int) -> None:
     """Give the arm's newest batch its place; without room it never counts in order."""
     row, room = ring_row(state, state.number[arm]), state.queued_arms.size
