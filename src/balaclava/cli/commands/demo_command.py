@@ -63,7 +63,6 @@ def demo(out: Path) -> None:
             progress=progress,
         )
     click.echo(str(results.summary()))
-    click.echo(f"\n{results.winners()}")
     click.echo(
         "\nTo find the best page takes less than to name it, and both depend on the rates. For "
         f"yours: balaclava plan --arms {len(DEMO_MEANS)} --rate 0.06 --difference 0.03"
