@@ -29,7 +29,14 @@ from balaclava.testing.examples import completed
 ROUNDS, WINDOW = 130, 12
 RESTORED = (35, 36, 80)  # rounds after which the agent is saved and restored
 # Much is released, and soon: there is much to see.
-LOUD = {"epsilon": 20.0, "horizon": ROUNDS, "radius_scale": 0.1, "threshold": 0.0, "first_batch": 6}
+LOUD = {
+    "epsilon": 20.0,
+    "horizon": ROUNDS,
+    "radius_scale": 0.1,
+    "threshold": 0.0,
+    "first_batch": 6,
+    "looks": 3,
+}
 
 
 class Event(NamedTuple):
