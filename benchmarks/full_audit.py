@@ -94,7 +94,7 @@ SIGHT = """## What the audit can see, and what it cannot
 
 Where it cannot know, the verdict is *unproved*, with the reason: a mechanism without a law, a loss
 that adds up beyond the claim, a decision that differs although all answers are alike. Correct
-policies that draw noise themselves are often unproved. *Consistent* does not mean proved. These stay
+policies that draw their noise are often unproved. *Consistent* does not mean proved. These stay
 unseen:
 
 - a fault that needs more rounds than were played, or a state that no played stream reaches;
