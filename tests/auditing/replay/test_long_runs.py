@@ -84,6 +84,13 @@ def test_a_control_has_no_late_fault(name):
     assert found.longest == 900_000
 
 
+def test_a_loss_that_is_played_to_the_horizon_is_not_extrapolated():
+    """A tree's loss grows until the horizon, where it is at most epsilon."""
+    parameters = {"moment_order": 1.9, "moment_bound": 2.0, "radius_scale": 0.01}
+    policy = bl.policy("dpr-ucb", arms=2, epsilon=1.0, horizon=3_000, **parameters)
+    assert searched(policy).fault == ""
+
+
 @pytest.mark.parametrize(
     ("losses", "least", "most"),
     [

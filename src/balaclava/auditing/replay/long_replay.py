@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import rounded_up
-from balaclava.auditing.compiled_tape import CODE, EPSILON, SENSITIVITY
+from balaclava.auditing.compiled_tape import CODE, EPSILON, MOVES, SENSITIVITY
 from balaclava.auditing.laws.tape_draws import tape_fault
 from balaclava.auditing.rare_answers import code_numbers
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
@@ -174,8 +174,9 @@ class LongReplay:
         horizon = self.policy.horizon or _UNBOUNDED_RUN
         rounds = np.searchsorted(run.places[: run.rounds, 1], [m.position for m in moves], "right")
         last = int(rounds[-1]) + 1
-        if len(moves) < _GROWTH_MOVES or horizon <= last:
-            return ""
+        seen = last if run.tape.cursor[MOVES] == len(run.tape.moves) else run.rounds
+        if len(moves) < _GROWTH_MOVES or horizon <= seen:
+            return ""  # all of it was played
         cuts = [last >> j for j in reversed(range(_DOUBLINGS))]
         losses = [compose(moves[: int(np.searchsorted(rounds, cut))], self.claim) for cut in cuts]
         ahead, slack = math.log2(horizon / last), 1 + 1e-6
