@@ -11,7 +11,7 @@ from scipy import stats
 from balaclava.auditing.laws.array_norms import spread_delta
 from balaclava.auditing.laws.draw_tests import law_test_fault, repeats_fault
 from balaclava.auditing.laws.mechanism_laws import audit_laws
-from balaclava.auditing.laws.probed_laws import probed_law
+from balaclava.auditing.laws.probed_laws import bare_after_rare_draws, probed_law
 from balaclava.auditing.laws.tape_draws import tape_fault
 from balaclava.auditing.tape import Recorder
 from balaclava.privacy.accounting import gaussian_delta
@@ -19,6 +19,7 @@ from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_law, gaussia
 from balaclava.privacy.mechanisms.base import Loss, Terms, declared_mechanism, mechanism
 from balaclava.privacy.mechanisms.laplace import exact_laplace, laplace_law, laplace_release
 from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
+from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
 from tests.oracles.violators import hidden
 
 LAPLACE, N = stats.laplace(0.0, 1.0), 200_000
@@ -65,6 +66,15 @@ def test_the_scale_of_a_body_is_read_exactly():
         assert known.std() == pytest.approx(law(terms).std(), rel=1e-12)
     assert probed_law(declared_mechanism(bernoulli_report), terms) is None
     assert probed_law(declared_mechanism(hidden.bare_of_a_thousand), terms) is None
+
+
+def test_small_noise_is_not_missing_noise():
+    """Noise far below the value's size is lost by rounding only if it is smaller than that."""
+    body = declared_mechanism(truncated_laplace_release)
+    for value in (0.3, 31.3, 4e4 / 3.0, 1e12 / 3.0):
+        assert not bare_after_rare_draws(body, Terms(value, 1.0, 1.0, 0.005))
+    bare = declared_mechanism(hidden.bare_of_a_thousand)
+    assert bare_after_rare_draws(bare, Terms(31.3, 1.0, 1.0, 0.0))
 
 
 def test_the_delta_of_a_spread_move():
