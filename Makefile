@@ -8,7 +8,7 @@ LINT := $(BIN)/python build_stubs.py && $(BIN)/ruff check . && $(BIN)/ruff forma
 OLDEST := tests/agents/test_agent.py tests/simulation tests/environments tests/cli tests/privacy \
   tests/test_base_install.py tests/test_authoring.py
 
-.PHONY: demo wheel examples test test-all test-oldest test-gpu audit bench lint format docs gallery clean help
+.PHONY: demo wheel examples test test-all test-oldest test-gpu audit bench mutants lint format docs gallery clean help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ audit: $(READY) ## put every privacy claim to the full test; writes docs/audit.m
 bench: $(READY) ## speed, as ratios to references in the same run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock
 	$(BIN)/python benchmarks/run.py
+
+mutants: $(READY) ## change one thing at a time where privacy is at stake: which changes no test sees
+	$(BIN)/python benchmarks/mutants.py --sample 250 --seed 1
 
 lint: $(READY) ## style, types, import order
 	$(LINT)

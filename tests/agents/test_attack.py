@@ -283,7 +283,7 @@ class SkipsMissing(WindowDelivery):
             if observation := self._held.pop(oldest.id, None):
                 self._learn(oldest, observation)
             else:
-                self._learn.__self__.forget(oldest)
+                self._learn.__self__._forget(oldest)
 
 
 class SaysWhatIsHeld(WindowDelivery):

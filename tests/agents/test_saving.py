@@ -255,6 +255,10 @@ NONSENSE: dict[str, Callable[[Saved], None]] = {
         settling={"patience": 25, "settle": "window", "missing": 0.0},
         reception={"held": [[s["open"][0][0], "report", 0.5]]},
     ),
+    "a reward without its value": lambda s: s.update(
+        settling={"patience": 25, "settle": "window", "missing": 0.0},
+        reception={"held": [[s["open"][0][0], "reward", None]]},
+    ),
     "another generator": lambda s: s["generator"].update(bit_generator="MT19937"),
     "half a generator": lambda s: s["generator"]["state"]["state"].pop(),
     "a window without its value": lambda s: s["settling"].update(settle="window"),

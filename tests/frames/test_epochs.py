@@ -109,3 +109,19 @@ class EpochsMachine(FrameMachine):
 
 TestEpochs = EpochsMachine.TestCase
 TestEpochs.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+def test_an_eliminated_arm_has_no_turn_in_the_epoch_that_is_open():
+    state, params, rng = begin_epochs(3, 4), Params(3, 0.0, 0.0), generator(1)
+    open_epoch(state, 1, -1)
+    first = [next_decision(params, state, rng) for _ in range(3)]
+    open_epoch(state, 5, -1)
+    next_decision(params, state, rng)
+    for arm, phase in first:
+        add_reward(state, arm, (9.0, 8.0, 0.0)[arm], phase)
+    for arm in range(3):
+        keep_release(state, arm, epoch_row(state, 1), (9.0, 8.0, 0.0)[arm], 1.0)
+    eliminate_arms(state)
+    end_epoch(state, 5)
+    assert state.active.tolist() == [True, True, False]
+    assert {int(next_decision(params, state, rng)[0]) for _ in range(8)} == {0, 1}

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
 
+from balaclava.frames import blocks
 from balaclava.frames.pools import (
     NO_ROW,
     add_reward,
@@ -16,6 +17,7 @@ from balaclava.frames.pools import (
     close_batch,
     continue_batch,
     cut_short,
+    fill_block,
     find_row,
     give_up,
     in_batch,
@@ -107,6 +109,17 @@ class PoolsMachine(FrameMachine):
         assert (state.rewards_in_order == rewards).all()
         assert state.in_order * rewards == pytest.approx(totals)
 
+    @invariant()
+    def arms_with_a_release_that_do_not_wait_may_be_explored(self):
+        state = self.state
+        assert (state.ready == (state.weights > 0) & (state.waiting == 0)).all()
+
+    @invariant()
+    def the_lead_has_the_highest_released_mean(self):
+        state = self.state
+        if state.weights.any():
+            assert state.lead[0] == np.where(state.weights > 0, state.means, -np.inf).argmax()
+
     def checks(self):
         super().checks()
         self.rows_hold_what_was_told()
@@ -141,3 +154,21 @@ def test_a_batch_without_room_in_the_queue_never_counts_in_order():
     assert state.rewards_in_order[1] == 0
     close_batch(state, 0, add_reward(state, 0, find_row(state, 0, 1), 1.0), 1.0)
     assert state.rewards_in_order.tolist() == [1, room - 1]
+
+
+def test_a_block_has_the_arms_that_have_no_release_and_do_not_wait():
+    state = begin_pools(4, ROWS)
+    state.weights[:], state.waiting[:] = [0, 0, 3, 3], [0, 1, 0, 1]
+    fill_block(state)
+    assert [blocks.is_still_due(state.blocks, arm) for arm in range(4)] == [True, *[False] * 3]
+
+
+@pytest.mark.parametrize("name", ["current", "lead", "queued_arms"])
+def test_an_arm_beyond_the_last_is_a_fault(name):
+    """A damaged save must not be read past the end of an array."""
+    state = begin_pools(3, ROWS)
+    assert list(state.faults(9)) == []
+    getattr(state, name)[0] = 2
+    assert list(state.faults(9)) == []
+    getattr(state, name)[0] = 3
+    assert any(name in fault for fault in state.faults(9))

@@ -25,6 +25,7 @@ from balaclava.privacy.exact_noise import (
     to_grid,
     to_steps,
     to_unit_grid,
+    vector_to_steps,
 )
 from balaclava.privacy.mechanisms.counters import begin_trees, tree_insert, tree_levels, tree_sum
 from balaclava.privacy.mechanisms.laplace import (
@@ -122,6 +123,17 @@ def test_a_step_of_sensitivity_is_never_more_on_the_grid() -> None:
             assert unit == Fraction(step)
             assert far - near <= steps
             assert steps <= sensitivity / step + 2
+
+
+@pytest.mark.parametrize("sensitivity", [1.0, 0.3, 758.5315431624155])
+def test_rounding_costs_one_step_and_an_array_as_many_as_its_norm_grows(sensitivity: float) -> None:
+    _, steps, step = to_steps(0.0, sensitivity)
+    assert steps == math.ceil(Fraction(sensitivity) / step) + 1
+    for size in range(1, 18):
+        value = [0.0] * size
+        assert vector_to_steps(value, sensitivity, 1.0) == ([0] * size, steps + size, step)
+        root = math.ceil(math.sqrt(size))
+        assert vector_to_steps(value, sensitivity, 2.0) == ([0] * size, steps + root, step)
 
 
 def test_values_on_the_grid_are_not_rounded() -> None:
