@@ -121,6 +121,7 @@ def audit_rows(text: str) -> dict[str, str]:
         name: f"{header}\n{rule}\n{row}\n\nPlayed with two arms: "
         f"[full report](../../audit.md#{name}), [what an audit can show](../../privacy.md#audits)."
         for row in rows[1:]
+        if row.count("|") == header.count("|")  # not of the other tables
         for name in (row.strip("| ").split(" |")[0],)
     }
 

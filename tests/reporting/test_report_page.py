@@ -168,7 +168,7 @@ def test_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Refuted:
         claimed, verdict, replay, laws = "ε=1", "violated", "<by replay>", "<by drawing>"
-        exact = statistical = None
+        exact = statistical = exhaustive = None
 
     def refute(policy: bl.Policy, **_: Any) -> Any:
         calls.append(policy.name)

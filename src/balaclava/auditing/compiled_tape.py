@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.privacy.mechanisms.base import (
     Mechanism,
@@ -243,6 +244,7 @@ _DRAWS: tuple[tuple[str, Callable[..., Any]], ...] = (
 @functools.cache
 def register_draws() -> None:
     """Tell the compiler of the tape's type and methods, once."""
+    require_extra("numba", "an audit")
     from numba import types
     from numba.core.datamodel.models import TupleModel
     from numba.extending import overload_method, register_model, typeof_impl

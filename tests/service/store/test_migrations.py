@@ -21,7 +21,7 @@ from balaclava.service.service import Service
 ARCHIVES = sorted((Path(__file__).parent / "old_databases").glob("*.tar.xz"))
 # Prose, which may be reworded, and parameters, whose values may have got better names.
 REWORDED = {"sentence", "note", "explanation", "neighbours", "not_covered", "assumptions"}
-REWORDED |= {"parameters", "condition"}
+REWORDED |= {"parameters", "condition", "missing"}
 
 
 def comparable(document: Any) -> Any:
