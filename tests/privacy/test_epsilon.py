@@ -59,7 +59,9 @@ def test_no_policy_takes_what_is_no_epsilon(name: str) -> None:
             PRIVATE[name].create(parameters)
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize(  # dp-even looks for the size that an answer would take, for seconds
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "dp-even")) for name in PRIVATE]
+)
 @pytest.mark.parametrize("epsilon", [SMALLEST_EPSILON, LARGEST_EPSILON, np.float32(0.5)])
 def test_every_policy_computes_with_the_ends_or_says_why_not(name: str, epsilon: Any) -> None:
     parameters = completed(PRIVATE[name], PRIVATE[name].examples[0]) | {"epsilon": epsilon}

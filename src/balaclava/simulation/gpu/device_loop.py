@@ -86,7 +86,8 @@ def register_kernels() -> None:
 
     for called, body in newly_marked("cuda"):
         # A device function cannot return an array: such kernels are inlined.
-        inline = "always" if body.__annotations__.get("return") == "np.ndarray" else "never"
+        returned = body.__annotations__.get("return")
+        inline = "always" if returned in (np.ndarray, "np.ndarray") else "never"
         cuda.extending.overload(called, strict=False, target="cuda", inline=inline)(always(body))
 
 
