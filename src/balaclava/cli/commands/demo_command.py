@@ -1,4 +1,4 @@
-"""`balaclava demo`: simulation, audit and page of a few policies, in under a minute."""
+"""`balaclava demo`: simulation, audit and page of a few policies, in a minute or two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DEMO_MEANS = (0.03, 0.04, 0.05, 0.06, 0.09)  # share of visitors that buy: rates that shops have
 DEMO_HORIZON = 50_000  # rounds: the best private policies have found the best arm by then
-_DEMO_REPETITIONS = 40  # so that the demo takes under a minute on two cores
+_DEMO_REPETITIONS = 40  # so that the demo takes a minute or two on two cores
 _DEMO_TRIALS, _DEMO_PAIRS = 4_000, 30  # games and replayed pairs of an audit, for the same reason
 # A baseline, and six policies at epsilon = 1: each scope, and bounded and unbounded rewards.
 # Rewards 0 and 1 have a second moment of at most 1.
