@@ -6,7 +6,7 @@ round, with rewards that arrive at once. "bound" is `bl.bounds.identification`.
     python benchmarks/best_arm.py             # medians of 10,000 runs a line
     python benchmarks/best_arm.py --others    # beside dp-se and dp-imed with explore, 200 runs
     python benchmarks/best_arm.py --wrong     # wrong answers on hard problems, 10^6 runs a line
-    python benchmarks/best_arm.py --scan      # other constants of the policy
+    python benchmarks/best_arm.py --scan      # other first batches and ratios
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import balaclava as bl
 from balaclava.authoring import compiled
 from balaclava.frames.pools import find_row
 from balaclava.policies.base import Policy
-from balaclava.policies.bounded import dp_top_two
 from balaclava.privacy.randomness import seeded
 
 LINEAR, ONE_GOOD = [0.75, 0.625, 0.5, 0.375, 0.25], [0.75, 0.7, 0.7, 0.7, 0.7]
@@ -157,9 +156,7 @@ def show_wrong(runs: int) -> None:
 
 
 def show_scan(runs: int) -> None:
-    usual = dp_top_two.MOST_ANSWER_GROWTH, dp_top_two.ANSWER_MARGIN
     print("first_batch * epsilon, batch_ratio: medians of", [f"{m[0]:g} {e:g}" for m, e in ROWS])
-    print("(growth and margin of the file:", usual, ")")
     for first in (20.0, 30.0, 40.0, 60.0):
         for ratio in (1.1, 1.25, 1.5):
             medians = [

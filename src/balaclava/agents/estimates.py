@@ -149,12 +149,12 @@ class EstimateReader:
         self._estimation = policy.require_estimates(self._failure)
         self._policy, self._params, self._decisions = policy, params, decisions
         self._condition, read = condition, self._estimation.read
+        self._named = policy.named_arm(state, self.confidence)
         if order is not None and self._estimation.from_tally is not None:
             state, read = order, self._estimation.from_tally
         self.released_means = [
             ReleasedMean(*read(params, state, arm)) for arm in range(policy.arms)
         ]
-        self._named = policy.named_arm(state, self.confidence)
 
     def estimates(self) -> Estimates:
         policy = self._policy
@@ -244,7 +244,7 @@ class EstimateReader:
 
     def _best(self, means: Sequence[ReleasedMean]) -> int | None:
         name_best = winner_kernel(self._estimation)
-        joint = self._estimation.joint or 1.0 / self._policy.arms
+        joint = self._estimation.joint_weight(self._policy.arms)
         arm = name_best(self._params, np.array(means, float), joint, 1.0 - self.confidence)
         return None if arm == NO_WINNER else int(arm)
 

@@ -71,6 +71,10 @@ class Estimation(NamedTuple):
     from_tally: Callable[..., tuple[int, float, float]] | None = None
     winner: Callable[..., int] | None = None
 
+    def joint_weight(self, arms: int) -> float:
+        """p, for so many arms."""
+        return self.joint or 1.0 / arms
+
 
 class WinnerOutlook(NamedTuple):
     """Whether a policy can be expected to name the best arm, and why; true if it can."""

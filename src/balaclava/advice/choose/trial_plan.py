@@ -17,6 +17,7 @@ from balaclava._core.text_tables import ResultTable
 from balaclava.environments.bernoulli import Bernoulli
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy, policy
+from balaclava.policies.bounded.dp_top_two import AnswerConfidence
 from balaclava.policies.intervals import NO_WINNER
 from balaclava.simulation.analysis.winners import first_winners
 from balaclava.simulation.engine import simulate
@@ -36,9 +37,6 @@ FIRST_HORIZON = 6.0  # times the lower bound: most trials end by then
 MOST_PARTICIPANTS = 3e7  # beyond this a plan takes minutes, and no trial is so long
 PLAN_CHECKPOINTS = 400
 
-PlanConfidence = Annotated[
-    float, Range(0.5, 1, "chance that the named arm is the best", open_low=True, open_high=True)
-]
 BaseRate = Annotated[float, Range(0, 1, "usual share of successes", open_high=True)]
 SmallestDifference = Annotated[float, Range(0, 1, "smallest lead that matters", open_low=True)]
 LostShare = Annotated[float, Range(0, 1, "share of rewards that never arrive", open_high=True)]
@@ -174,7 +172,7 @@ def plan(
             f"base_rate = {rate:g} and smallest_difference = {lead:g} add up to more than 1; give "
             "smaller ones"
         )
-    confidence = check("confidence", confidence, PlanConfidence)
+    confidence = check("confidence", confidence, AnswerConfidence)
     late = planned_delay(delay, lost)
     if participants is not None:
         participants = check("participants", participants, Limit)
@@ -306,7 +304,8 @@ def plan_sentence(rows: Sequence[PlanRow], participants: int | None) -> str:
         text = (
             f"At epsilon {best.epsilon:g}, {best.label} names the best arm within "
             f"{best.high:,.0f} participants in 90 % of trials, half of them by {best.median:,.0f}; "
-            f"a classic test of fixed size without privacy takes {classic.high:,.0f}."
+            f"a classic test of fixed size without privacy takes {classic.high:,.0f}. If the "
+            "number of participants is fixed, try dp-even, too: it may need fewer."
         )
     if participants is not None and not math.isnan(best.high):
         enough = "suffice" if participants >= best.high else "do not suffice"

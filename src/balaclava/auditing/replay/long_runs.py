@@ -1,8 +1,9 @@
 """Long compiled runs on a tape: the checks of a replay, a hundred times as deep.
 
-Faults may wait for long batches, ties, old rewards, or budgets that add up slowly. A run of up to
-200,000 rounds is recorded. It is replayed with most rewards changed: every decision must agree.
-It is also replayed with single rewards changed: their losses must be within the claim.
+Faults may wait for long batches, ties, old rewards, or budgets that add up slowly. A run of
+hundreds of thousands of rounds is recorded (`long_replay`). It is replayed with most rewards
+changed: every decision must agree. It is also replayed with single rewards changed: their losses
+must be within the claim.
 """
 
 import functools

@@ -22,6 +22,8 @@ NOISY_PULLS = 100.0
 # deviation of a single reward in [0, 1], 0.5.
 NOISY_EPSILON = 3.0
 MOST_DOUBLINGS = 53  # of a batch's length: floats count exactly up to 2^53
+# A batch of adaptive length at most doubles the arm's pulls, as is usual for batches.
+MOST_GROWTH = 2.0
 LISTED_BATCHES = 10_001  # most sizes in a list; a ratio near 1 would make it endless
 
 

@@ -26,8 +26,6 @@ RENAMED_VALUES = {"index": {"careful": "rechecking"}, "batches": {"need": "adapt
 DOUBT = 12.4  # nats; below it, less the log of the price of a re-check, an arm is in doubt
 SHORT = 12_000.0  # rounds; shorter runs do not pay for early re-checks
 HASTE = 5.0  # nats per unit of log(t / SHORT) by which longer runs re-check arms earlier
-# An adaptive batch at most doubles the arm's pulls, as is usual for batches.
-MOST_GROWTH = 2.0
 # Nats that an adaptive batch takes the index beyond log t. Found by experiment with the above.
 BATCH_MARGIN = 0.5
 # Halvings in the search for a batch's length: its error is below 2^-12 of the arm's pulls.
@@ -71,7 +69,7 @@ def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
             return max(before + math.ceil(params.first_batch), math.ceil(2.0 * before))
         x, draws = state.means[arm], state.draws[arm] + 1
         low = min(params.batch_ratio * before, 2.0**53)
-        high = min(max(MOST_GROWTH * before, low), 2.0**53)
+        high = min(max(batched.MOST_GROWTH * before, low), 2.0**53)
         if x >= top:
             high = max(2.0 * before, low)
         for _ in range(BISECTIONS if x < top else 0):

@@ -11,19 +11,15 @@ from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
 from balaclava.frames import pools as frame
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded.batched import GrowingBatchPolicy, release_growing
+from balaclava.policies.bounded.batched import MOST_GROWTH, GrowingBatchPolicy, release_growing
 from balaclava.policies.intervals import FROM_BATCHES, NO_WINNER, read_batches
 from balaclava.theory.confidence_sequences import laplace_scale, pair_evidence
 
 AnswerConfidence = Annotated[
     float, Range(0.5, 1, "chance that the named arm is the best", open_low=True, open_high=True)
 ]
-# A batch at most doubles the arm's pulls, as is usual for batches. Flat between 1.6 and 3
-# (`python benchmarks/best_arm.py --scan`).
-MOST_ANSWER_GROWTH = 2.0
-# Nats by which a batch is planned to pass the threshold. Flat between 0.5 and 2, as above.
-ANSWER_MARGIN = 1.0
-LEAST_EVIDENCE = 0.5  # nats: below it evidence is chance, and predicts no length
+ANSWER_MARGIN = 1.0  # nats by which a batch is planned to pass the threshold: a guess
+LEAST_EVIDENCE = 0.5  # nats: below it evidence is chance, and predicts no length; a guess
 
 
 class State(NamedTuple):
@@ -100,9 +96,9 @@ def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
         frame.open_batch(pools, arm, max(first, before))
         return
     growth = (threshold(params) + ANSWER_MARGIN) / max(closest(params, state, arm), LEAST_EVIDENCE)
-    growth = min(max(growth, params.batch_ratio), MOST_ANSWER_GROWTH)
+    growth = min(max(growth, params.batch_ratio), MOST_GROWTH)
     if state.named[0] != NO_WINNER:
-        growth = MOST_ANSWER_GROWTH
+        growth = MOST_GROWTH
     frame.open_batch(pools, arm, max(math.ceil(min(growth * before, 2.0**53)) - before, 1))
 
 

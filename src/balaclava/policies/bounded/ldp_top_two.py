@@ -102,5 +102,5 @@ class LDPTopTwo(LocalBoundedPolicy, TopTwoPolicy):
 
     @property
     def usual_batches(self) -> tuple[float, float]:  # type: ignore[override]
-        """Reports carry tanh(epsilon/2)^2 of a reward's information."""
+        """Reports carry tanh(epsilon/2)^2 of a reward's information; 20 is a guess."""
         return 20.0 * self.epsilon / math.tanh(0.5 * self.epsilon) ** 2, 1.25

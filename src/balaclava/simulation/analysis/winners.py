@@ -90,7 +90,7 @@ def first_winners(policy: Policy, runs: Sequence[Run], confidence: float) -> np.
     name_best = winner_kernel(estimation)
     is_kernel = estimation.winner is None
     search = compiled(make_search, name_best) if is_kernel else make_search(name_best)
-    params, joint = policy.constants(), estimation.joint or 1.0 / policy.arms
+    params, joint = policy.constants(), estimation.joint_weight(policy.arms)
     return np.array([search(params, run.released, joint, failure) for run in runs])
 
 
