@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from balaclava._core.kernels import compiled
-from balaclava.environments.base import Environment
+from balaclava.environments.base import Environment, reward_itself
 from balaclava.errors import IncompatibleError, ParameterError
 from balaclava.policies.base import policy as make_policy
 from balaclava.privacy.randomness import seeded
@@ -141,7 +141,7 @@ def can_be_simulated(environment: Environment) -> None:
         policy, environment, horizon=rounds(environment), repetitions=2, seed=ENVIRONMENT_SEED,
         workers=1,
     )  # fmt: skip
-    if environment.feedback == "reward" and environment.dimension is None:
+    if environment.feedback == "reward" and environment.scene.score is reward_itself:
         regret = results.pulls(name) @ environment.gaps
         alike = np.allclose(results.final_regret(name), regret)
         require(environment, alike, "its regret is not that of the pulls")

@@ -105,7 +105,7 @@ def make_device_play(
     from balaclava.simulation.gpu.random_streams import device_random
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
-    draw, advise = environment.draw, environment.advise
+    draw, advise, score = environment.draw, environment.advise, environment.scene.score
     access = state_access(initial_state(policy), BLOCK_THREADS)
     view, write_back = access.view, access.write_back
     in_device = cuda.jit(device=True, inline=True)
@@ -147,7 +147,7 @@ def make_device_play(
                 faults[game] = t
                 return
             reward_drawn = draw(world, t, arm, world_rng)
-            total += reward_drawn
+            total += score(world, t, arm, reward_drawn)
             learn(params, state, t, arm, prepare(params, reward_drawn), phase, rng)
             pulls[arm] += 1
         totals[game] = total
@@ -163,7 +163,8 @@ def launch_key(policy: Policy, environment: Environment) -> tuple[Any, ...]:
 
 
 def _pair_kernels(policy: Policy, environment: Environment) -> tuple[Any, ...]:
-    return *policy.kernels, policy.prepare(), environment.draw, environment.advise
+    world = environment.draw, environment.advise, environment.scene.score
+    return *policy.kernels, policy.prepare(), *world
 
 
 def _constant_kinds(policy: Policy, environment: Environment) -> list[Any]:
