@@ -14,9 +14,9 @@ from balaclava.advice.choose.trial_plan import TrialPlan as TrialPlan
 from balaclava.advice.choose.trial_plan import plan as plan
 from balaclava.agents.agent import Agent as Agent
 from balaclava.agents.decisions import Decision as Decision
+from balaclava.agents.decisions import Status as Status
 from balaclava.agents.estimates import Estimates as Estimates
 from balaclava.agents.restoring import restore as restore
-from balaclava.agents.status import Status as Status
 from balaclava.auditing.audit import audit as audit
 from balaclava.auditing.audit_report import AuditReport as AuditReport
 from balaclava.environments.base import Environment as Environment

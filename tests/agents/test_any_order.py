@@ -1,4 +1,4 @@
-"""An agent in any order of ask, tell, cancel, give up, save and restore.
+"""An agent in any order of ask, tell, cancel, give up, save, restore, and arms that come and go.
 
 Rewards are on the grid of releases and their sums are exact. So a released sum identifies its
 rewards: all those of one arm in one phase, and each in one release.
@@ -85,6 +85,8 @@ class AgentMachine(RuleBasedStateMachine):
     def ask(self, times):
         for _ in range(times):
             self.open.append(self.agent.ask())
+            if self.arms_change:
+                assert self.open[-1].arm in self.agent._runner.open_roster().live
 
     @precondition(lambda self: self.open)
     @rule(times=st.integers(1, 40), cancelled=st.sampled_from((0.0, 0.0, 0.2, 1.0)))
@@ -98,6 +100,37 @@ class AgentMachine(RuleBasedStateMachine):
                     self.agent.tell(decision, STEP * float(self.luck.integers(1, self.most)))
             except bl.errors.DecisionError:  # it was given up, or its window has ended
                 continue
+
+    @property
+    def arms_change(self):
+        return hasattr(self, "agent") and not self.agent.policy.fixed_arms
+
+    @precondition(lambda self: self.arms_change)
+    @rule()
+    def add_arm(self):
+        number = len(self.agent._decisions)
+        assert self.agent.add_arm(f"arm {number}") == number
+
+    @precondition(lambda self: self.arms_change)
+    @rule()
+    def retire_arm(self):
+        live = self.agent._runner.open_roster().live
+        arm = int(self.luck.choice(live))
+        if len(live) > 1:
+            self.agent.retire_arm(arm)
+        else:
+            with pytest.raises(bl.errors.ParameterError, match="is the last one"):
+                self.agent.retire_arm(arm)
+
+    @precondition(lambda self: self.arms_change)
+    @rule(times=st.integers(1, 20))
+    def ask_some(self, times):
+        live = self.agent._runner.open_roster().live
+        for _ in range(times):
+            available = self.luck.choice(live, self.luck.integers(1, len(live) + 1), replace=False)
+            self.open.append(self.agent.ask(available=available.tolist()))
+            assert self.open[-1].arm in available
+            assert 0.0 < self.open[-1].propensity <= 1.0
 
     @rule()
     def save_and_restore(self):
@@ -113,7 +146,9 @@ class AgentMachine(RuleBasedStateMachine):
     def counts_released_rewards(self):
         """Unless `missing` counts: several sums of it are equal."""
         if not self.agent._delivery.window:
-            assert self.agent._runner.state.rewards.sum() == self.released
+            roster = self.agent._runner.roster
+            archived = sum(rewards for rewards, _, _ in roster.archived.values()) if roster else 0
+            assert self.agent._runner.state.rewards.sum() + archived == self.released
 
     @invariant()
     def sums_hold_the_rest(self):

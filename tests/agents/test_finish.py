@@ -99,3 +99,15 @@ def test_an_agent_without_estimates_continues():
     with pytest.raises(EstimateError):
         agent.finish()
     agent.ask()
+
+
+@pytest.mark.parametrize("name", ["dpr-batch-ucb", "ldpr-batch-ucb"])
+def test_a_batch_that_was_cut_short_counts_the_rewards_that_it_has(name):
+    """Its radius must not be that of a full batch: the interval would be too narrow."""
+    known = {"moment_order": 2.0, "moment_bound": 1.0, "horizon": 4_000}
+    agent = bl.policy(name, arms=2, epsilon=1.0, **known).agent(seed=1)
+    play(agent, 30)
+    final = agent.finish()
+    assert [entry.rewards for entry in final] == [entry.decisions for entry in final]
+    full = agent.policy.schedule.radii[0]
+    assert all(entry.interval[1] - entry.interval[0] > 2.0 * full for entry in final)

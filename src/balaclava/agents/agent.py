@@ -2,12 +2,15 @@
 
 import os
 import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from balaclava import errors
 from balaclava._core.declared import brief
 from balaclava.agents.decision_order import DecisionOrder
-from balaclava.agents.decisions import Decision, DecisionBook, OpenDecision
+from balaclava.agents.decisions import Decision, DecisionBook, OpenDecision, Status
 from balaclava.agents.delivery import ArrivalDelivery, WindowDelivery
 from balaclava.agents.estimates import EstimateReader, Estimates
 from balaclava.agents.policy_runner import REPORT, REWARD, Observation, PolicyRunner
@@ -22,11 +25,17 @@ from balaclava.agents.settling import (
     guarantee_when_settled,
     require_missing,
 )
-from balaclava.agents.status import Status
 from balaclava.agents.stopping import StopAdvice, stop_advice
 from balaclava.policies.base import Policy, unregistered_part
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
+
+# Assumption of the guarantee, and condition of estimates, of an agent whose arms change.
+ARM_CHANGES = (
+    "when arms come or leave, and which are available in a decision, depends on released values "
+    "and on facts that would be the same had any one reward been different"
+)
+MASKED_MEANS = "each mean is over the participants who could get the arm"
 
 
 class Agent:
@@ -135,14 +144,18 @@ class Agent:
         one = guarantee_when_settled(
             self._policy.guarantee, window=self._delivery.window, copied=self._copied
         )
+        if self._runner.roster is not None and self._runner.roster.changed:
+            one = replace(one, assumptions=(*one.assumptions, ARM_CHANGES))
         return guarantee_after_restores(one, self._restores, "a save that was continued")
 
-    def ask(self, context: Any = None) -> Decision:
+    def ask(self, context: Any = None, available: Iterable[int | str] | None = None) -> Decision:
         """Make the next decision. It never waits for a reward.
 
         Args:
             context: Input of a contextual policy: features[arm, feature], or advice[expert, arm]
                 whose rows are distributions over the arms. None for all other policies.
+            available: The arms that this participant can get, by label or number. None: all. It
+                must not depend on unreleased rewards; `add_arm` says more.
 
         Returns:
             The decision; tell its reward by it or by its `id`.
@@ -150,6 +163,9 @@ class Agent:
         Raises:
             ContextError: If the context does not fit the policy.
             DecisionError: If the agent is finished.
+            ParameterError: If `available` is empty or names a retired arm, or if the policy fixes
+                its arms.
+            UnknownNameError: If `available` names an arm that does not exist.
             ProcessError: If the process was forked after the agent was made; see `adopt`.
             SavedStateError: If another agent continued the last save to a file; see `save`.
         """
@@ -162,9 +178,10 @@ class Agent:
                     "the agent is finished and makes no further decisions; play the arm that it "
                     "named, or make another agent"
                 )
+            slots = self._offered_slots(available)
             self._delivery.before_decision()
             self._in_order &= self._keeps_order or not self._book.open
-            arm, phase, chance = self._runner.choose(self._book.clock + 1, context)
+            arm, phase, chance = self._runner.choose(self._book.clock + 1, context, slots)
             entry = self._book.enter(arm, phase)
             self._decisions[arm] += 1
             if self._order is not None:
@@ -172,6 +189,67 @@ class Agent:
             self._unlearned += phase < 0
             self._claim_if_used()
             return Decision(entry.id, arm, phase, self._policy.arm_label(arm), chance)
+
+    def _offered_slots(self, available: Iterable[int | str] | None) -> list[int] | None:
+        runner = self._runner
+        if available is None and runner.roster is None:
+            return None
+        return runner.open_roster().offered_slots(available)
+
+    def add_arm(self, label: str) -> int:
+        """Add an arm, which the policy then explores like any other.
+
+        Note:
+            It costs no epsilon: the arm has batches of its own. When arms come or leave, and which
+            arms are `available` in a decision, may depend on released values and on facts that
+            would be the same had any one reward been different. Stock that this experiment sells
+            is not such a fact: it tells how many bought.
+
+            `winner` and `estimates` then speak of the present arms; for each set of arms their
+            claims fail with probability at most 1 - confidence.
+
+        Args:
+            label: The name of the arm. Names are never reused.
+
+        Returns:
+            The number of the arm.
+
+        Raises:
+            DecisionError: If the agent is finished.
+            ParameterError: If the name is taken or empty, or if the policy fixes its arms.
+        """
+        with self._changing_arms():
+            self._runner.add_arm(label)
+            self._policy = self._runner.policy
+            self._decisions.append(0)
+            return len(self._decisions) - 1
+
+    def retire_arm(self, arm: int | str) -> None:
+        """Offer an arm no longer. Its late rewards still count in its estimate.
+
+        Its unfinished batch ends: it is released once its open decisions have their rewards. See
+        `add_arm` for what the time may depend on.
+
+        Args:
+            arm: The arm, by number or name.
+
+        Raises:
+            DecisionError: If the agent is finished.
+            ParameterError: If it is the last arm or was retired, or if the policy fixes its arms.
+            UnknownNameError: If there is no such arm.
+        """
+        with self._changing_arms():
+            self._runner.retire_arm(arm, self._book.clock)
+
+    @contextmanager
+    def _changing_arms(self) -> Iterator[None]:
+        self._require_own_process()
+        with self._lock:
+            self._claim_if_used()
+            if self._book.finished:
+                raise errors.DecisionError("the agent is finished; its arms cannot change")
+            yield
+            self._claim_if_used()
 
     def tell(self, decision: Decision | str, reward: float) -> None:
         """Tell the reward of a decision. Tell each once, in any order.
@@ -272,8 +350,8 @@ class Agent:
                 self._book.finished = True  # first: an interruption must not release twice
                 self._delivery.finish()
                 state, rng = self._runner.state, self._runner.rng
-                for arm, phase in self._policy.closing_decisions(state, rng):
-                    self._runner.forget(OpenDecision("", self._book.clock, arm, phase))
+                for slot, phase in self._policy.closing_decisions(state, rng):
+                    self._runner.forget_slot(self._book.clock, slot, phase)
             self._claim_if_used()
         return self.estimates(confidence)
 
@@ -286,7 +364,6 @@ class Agent:
         with self._lock:
             self._claim_if_used()
             book, delivery = self._book, self._delivery
-            released = self._policy.released(self._runner.state)
             oldest = book.oldest
             return Status(
                 decisions=book.clock,
@@ -298,7 +375,7 @@ class Agent:
                 unlearned=self._unlearned,
                 oldest_open=None if oldest is None else oldest.id,
                 oldest_wait=0 if oldest is None else book.clock - oldest.round,
-                releases=None if released is None else sum(each.batches for each in released),
+                releases=self._runner.batches(),
                 awaited=delivery.awaited(),
             )
 
@@ -345,7 +422,17 @@ class Agent:
         Raises:
             EstimateError: If the policy offers no estimates.
         """
+        self._require_comparable()
         return self.estimates(confidence).winner
+
+    def _require_comparable(self) -> None:
+        """Refuse to compare arms that different participants could get."""
+        roster = self._runner.roster
+        if roster is not None and roster.masked:
+            raise errors.EstimateError(
+                "arms cannot be compared: some decisions did not offer all of them, so their means "
+                "are of different participants; see estimates()"
+            )
 
     def difference(
         self, a: int | str, b: int | str, confidence: float = 0.95
@@ -414,6 +501,7 @@ class Agent:
             EstimateError: If the policy offers no estimates.
             ParameterError: If an argument is not allowed.
         """
+        self._require_comparable()
         low, high = self._policy.accepts
         return stop_advice(self._reading(confidence), high - low, smallest_difference, horizon)
 
@@ -425,6 +513,9 @@ class Agent:
                 in_order=self._in_order,
                 lost=bool(self._delivery.cancelled or self._delivery.given_up),
             )
+            roster = self._runner.roster
+            if roster is not None and roster.masked:
+                condition = " and ".join(filter(None, (condition, MASKED_MEANS)))
             decisions = tuple(self._decisions)
             return self._runner.reading(decisions, confidence, condition, self._order)
 
@@ -510,6 +601,8 @@ class Agent:
             content["restores"] = self._restores
         if book.finished:
             content["finished"] = True
+        if self._runner.roster is not None and self._runner.roster.changed:
+            content["roster"] = self._runner.roster.save()
         return content
 
     def _write_save(self, path: str | os.PathLike[str], saved: dict[str, Any]) -> None:

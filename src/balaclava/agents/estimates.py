@@ -10,6 +10,7 @@ import numpy as np
 from balaclava._core.declared import Range, brief, check
 from balaclava._core.number_format import count, mean_reward
 from balaclava._core.text_tables import ResultTable, html_table
+from balaclava.agents.roster import ArmRoster
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
 from balaclava.policies.intervals import NO_WINNER, limits_within_radius, winner_kernel
@@ -43,6 +44,7 @@ class MeanEstimate:
     rewards: int  # in the released mean; with settle="window" closed windows
     mean: float | None  # released, in the unit of the rewards; None before the first release
     interval: tuple[float, float]
+    retired: bool = False  # no longer offered, nor compared
 
     def __str__(self) -> str:
         mean, low, high = map(mean_reward, (self.mean, *self.interval))
@@ -78,7 +80,8 @@ class Estimates(ResultTable[MeanEstimate]):
 
     def row_cells(self, row: MeanEstimate) -> tuple[str, ...]:
         numbers = map(mean_reward, (row.mean, *row.interval))
-        return (row.label, count(row.decisions), count(row.rewards), *numbers)
+        label = f"{row.label} (retired)" if row.retired else row.label
+        return (label, count(row.decisions), count(row.rewards), *numbers)
 
     def difference(self, a: int | str, b: int | str) -> tuple[float, float]:
         """An interval for the mean of arm `a` minus that of `b`, from their two intervals.
@@ -143,17 +146,21 @@ class EstimateReader:
         confidence: Any,
         condition: str | None,
         order: Any = None,
+        roster: ArmRoster | None = None,
     ) -> None:
         self.confidence = check("confidence", confidence, Confidence)
         self._failure = (1.0 - self.confidence) / policy.arms  # an arm
-        self._estimation = policy.require_estimates(self._failure)
+        self._roster = roster or ArmRoster(policy)
+        self._estimation = self._roster.policy.require_estimates(self._failure)
         self._policy, self._params, self._decisions = policy, params, decisions
         self._condition, read = condition, self._estimation.read
         self._named = policy.named_arm(state, self.confidence)
         if order is not None and self._estimation.from_tally is not None:
             state, read = order, self._estimation.from_tally
+        self._compared = self._roster.live
         self.released_means = [
-            ReleasedMean(*read(params, state, arm)) for arm in range(policy.arms)
+            ReleasedMean(*each)
+            for each in self._roster.released(lambda slot: read(params, state, slot))
         ]
 
     def estimates(self) -> Estimates:
@@ -169,12 +176,18 @@ class EstimateReader:
                     int(released.rewards),
                     policy.in_units(float(released.mean)) if released.rewards else None,
                     (policy.in_units(low), policy.in_units(high)),
+                    arm in self._roster.retired,
                 )
             )
         return Estimates(entries, self.confidence, self.winner(), self._condition)
 
     def winner(self) -> int | None:
-        """The best arm, if the policy has named it or the releases show it."""
+        """The best arm, if the policy has named it or the releases show it.
+
+        None if some decisions did not offer all arms: then means are of different participants.
+        """
+        if self._roster.masked:
+            return None
         return self._named if self._named is not None else self._best(self.released_means)
 
     def remaining(self) -> int | None:
@@ -186,8 +199,8 @@ class EstimateReader:
         means, errors = self.released_means, self._errors()
         leader = self._leader()
         if self.winner() is not None or any(
-            means[leader].mean - errors[leader] <= each.mean + errors[arm]
-            for arm, each in enumerate(means)
+            means[leader].mean - errors[leader] <= means[arm].mean + errors[arm]
+            for arm in self._compared
             if arm != leader
         ):
             return None
@@ -209,7 +222,7 @@ class EstimateReader:
         )
 
     def _leader(self) -> int:
-        return max(range(self._policy.arms), key=lambda arm: self.released_means[arm].mean)
+        return max(self._compared, key=lambda arm: self.released_means[arm].mean)
 
     def _errors(self) -> list[float]:
         """About one standard error of each mean; infinite without a release."""
@@ -245,8 +258,9 @@ class EstimateReader:
     def _best(self, means: Sequence[ReleasedMean]) -> int | None:
         name_best = winner_kernel(self._estimation)
         joint = self._estimation.joint_weight(self._policy.arms)
-        arm = name_best(self._params, np.array(means, float), joint, 1.0 - self.confidence)
-        return None if arm == NO_WINNER else int(arm)
+        compared = np.array(means, float)[self._compared]
+        best = name_best(self._params, compared, joint, 1.0 - self.confidence)
+        return None if best == NO_WINNER else self._compared[int(best)]
 
     def _grown(self, released: ReleasedMean, growth: float) -> ReleasedMean:
         """The released mean with `growth` times the rewards.

@@ -1,13 +1,17 @@
 """Runs a policy's kernels on its state, for agents and the service."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from balaclava.agents.decision_order import DecisionOrder
 from balaclava.agents.decisions import OpenDecision
 from balaclava.agents.estimates import EstimateReader
+from balaclava.agents.roster import ArmRoster
 from balaclava.errors import BalaclavaError, ParameterError, RewardError, failed_kernel, require_arm
-from balaclava.policies.base import Policy
+from balaclava.frames import arm_slots
+from balaclava.frames.pools import closing_decision
+from balaclava.policies.base import NamedArms, Policy
 from balaclava.privacy.device_report import checked_number
 
 REWARD, REPORT = "reward", "report"
@@ -35,6 +39,7 @@ class PolicyRunner:
     def __init__(self, policy: Policy, rng: Any) -> None:
         self.policy, self.rng = policy, rng
         self.params = policy.constants()
+        self.roster: ArmRoster | None = None  # once arms may change
         self._choose = policy.kernels.choose
         # With scope "decision" a propensity would be a function of raw means.
         self._shows_chances = policy.scope != "decision"
@@ -49,23 +54,102 @@ class PolicyRunner:
                 f"{policy.name}: arms = {policy.arms} do not fit into memory; give fewer"
             ) from None
 
-    def choose(self, round: int, context: Any = None) -> Choice:
-        """Make the decision of a round; `context` comes from `policy.checked_context`."""
+    def choose(self, round: int, context: Any = None, slots: Sequence[int] | None = None) -> Choice:
+        """Make the decision of a round; `context` comes from `policy.checked_context`.
+
+        With `slots` it is made among these slots of the roster.
+        """
         try:
-            choice, phase = self._choose(self.params, self.state, round, context, self.rng)
-            arm = int(choice)
+            if slots is None:
+                choice, phase = self._choose(self.params, self.state, round, context, self.rng)
+            else:
+                begin, rest = self.policy.kernels.begin, (round, context, self.rng)
+                choice, phase = arm_slots.choose_among(
+                    begin, self._choose, self.params, self.state, slots, *rest
+                )
+            slot = int(choice)
         except KERNEL_FAILURES as error:
             raise self._failed(round, error) from None
-        require_arm(self.policy.name, round, arm, self.policy.arms)
-        chance = self.policy.propensity(self.state, arm) if self._shows_chances else None
-        return Choice(arm, int(phase), chance)
+        arms = range(self.policy.arms) if self.roster is None else self.roster.arm_in_slot
+        require_arm(self.policy.name, round, slot, len(arms))
+        chance = self.policy.propensity(self.state, slot) if self._shows_chances else None
+        return Choice(arms[slot], int(phase), chance)
+
+    def slot_of(self, arm: int) -> int:
+        """The arm's place in the state."""
+        return arm if self.roster is None else self.roster.slot_of(arm)
+
+    def open_roster(self) -> ArmRoster:
+        """The roster, with which arms may change; `ParameterError` if the policy fixes them."""
+        if self.policy.fixed_arms:
+            raise ParameterError(
+                f"{self.policy.name} cannot change its arms: {self.policy.fixed_arms}; make "
+                "another agent, or use dp-imed"
+            )
+        if self.roster is None:
+            self.roster = ArmRoster(self.policy)
+        return self.roster
+
+    def load_roster(self, saved: Any, clock: int) -> None:
+        """Restore a roster, and begin a state with its slots."""
+        roster = self.open_roster()
+        roster.load(saved, clock)
+        self.params = roster.policy.constants()._replace(arms=len(roster.arm_in_slot))
+        self.state = self.policy.kernels.begin(self.params)
+
+    def add_arm(self, label: str) -> None:
+        """Add an arm: in the slot of a retired one without open batches, or in a new slot."""
+        roster, begin = self.open_roster(), self.policy.kernels.begin
+        label = roster.checked_new(label)
+        self.policy = replace(self.policy, arms=NamedArms([*roster.labels, label]))
+        arm = len(roster.labels)
+        roster.labels.append(label)
+        for slot, before in enumerate(roster.arm_in_slot):
+            if before in roster.retired and arm_slots.is_free(self.state, slot):
+                roster.archived[before] = self._read(slot)
+                arm_slots.clear_slot(begin, self.params, self.state, slot)
+                roster.arm_in_slot[slot] = arm
+                return
+        self.state = arm_slots.with_new_slot(begin, self.params, self.state)
+        self.params = self.params._replace(arms=len(roster.arm_in_slot) + 1)
+        roster.arm_in_slot.append(arm)
+
+    def retire_arm(self, arm: Any, round: int) -> None:
+        """Offer an arm no longer. Its unfinished batch ends with the decisions that it has."""
+        roster = self.open_roster()
+        number = roster.number_of(arm)
+        if roster.live == [number]:
+            raise ParameterError(
+                f"arm {roster.labels[number]!r} is the last one; add another before it is retired"
+            )
+        roster.retired.add(number)
+        slot = roster.slot_of(number)
+        phase = closing_decision(arm_slots.find_pools(self.state), slot)
+        if phase is not None:
+            self.forget_slot(round, slot, phase)
+
+    def _read(self, slot: int) -> tuple[int, float, float]:
+        """The releases of a slot; zeros if there are none, or the policy offers no estimates."""
+        if self.policy.estimation is not None:
+            rewards, mean, noise = self.policy.estimation.read(self.params, self.state, slot)
+            if rewards > 0:
+                return int(rewards), float(mean), float(noise)
+        return 0, 0.0, 0.0
+
+    def batches(self) -> int | None:
+        """The number of releases in the state; None if the policy releases decisions only."""
+        policy = self.policy
+        if self.roster is not None:
+            policy = replace(policy, arms=len(self.roster.arm_in_slot))
+        released = policy.released(self.state)
+        return None if released is None else sum(each.batches for each in released)
 
     def level(self, arm: int, phase: int) -> float:
         """The public level that a device needs to report the decision's reward."""
         level = self.policy.report_level
         if level is None:
             raise RewardError(f"{self.policy.name} takes rewards, not reports; use tell")
-        return float(level(self.params, self.state, arm, phase))
+        return float(level(self.params, self.state, self.slot_of(arm), phase))
 
     def checked(self, observation: Observation) -> Observation:
         """Check a reward or a report; an error does not repeat it."""
@@ -90,18 +174,22 @@ class PolicyRunner:
                 level = self.level(entry.arm, entry.phase)
                 value = float(self._report(self.params, value, level, self.rng))
                 learn = learn_report
-            learn(self.params, self.state, entry.round, entry.arm, value, entry.phase, self.rng)
+            slot = self.slot_of(entry.arm)
+            learn(self.params, self.state, entry.round, slot, value, entry.phase, self.rng)
         except KERNEL_FAILURES as error:
             raise self._failed(entry.round, error) from None
         return value
 
     def forget(self, entry: OpenDecision) -> None:
         """Give up a decision: its reward will not come."""
-        forget = self.policy.kernels.forget
+        self.forget_slot(entry.round, self.slot_of(entry.arm), entry.phase)
+
+    def forget_slot(self, round: int, slot: int, phase: int) -> None:
+        """Give up a decision of the arm in a slot of the state."""
         try:
-            forget(self.params, self.state, entry.round, entry.arm, entry.phase, self.rng)
+            self.policy.kernels.forget(self.params, self.state, round, slot, phase, self.rng)
         except KERNEL_FAILURES as error:
-            raise self._failed(entry.round, error) from None
+            raise self._failed(round, error) from None
 
     def _failed(self, round: int, error: Exception) -> Exception:
         """Wrap a failure of a kernel; the package's own errors pass unchanged."""
@@ -121,5 +209,12 @@ class PolicyRunner:
         `condition` is what they assume of arrivals; `order` has the rewards in order, if kept.
         """
         return EstimateReader(
-            self.policy, self.params, self.state, decisions, confidence, condition, order
+            self.policy,
+            self.params,
+            self.state,
+            decisions,
+            confidence,
+            condition,
+            order,
+            self.roster,
         )

@@ -86,6 +86,7 @@ def through_a_save(policy: Policy, state: Any, clock: int) -> PolicyRunner:
 def _restored(content: dict[str, Any]) -> Agent:
     restores = content.pop("restores", 0)  # only in saves of agents that were restored again
     finished = content.pop("finished", False)  # only in saves of finished agents
+    roster = content.pop("roster", None)  # only in saves of agents whose arms changed
     content = {"order": {"kept": False, "tally": None}} | content  # saves of before
     saving.exact_keys(content, *SAVED_PARTS)
     description = saving.exact_keys(content["policy"], "name", "parameters")
@@ -106,6 +107,8 @@ def _restored(content: dict[str, Any]) -> Agent:
     ]
     if len(agent._decisions) != policy.arms or sum(agent._decisions) != clock:
         raise saving.DamageError("the decisions of the arms do not add up")
+    if roster is not None:
+        agent._runner.load_roster(roster, clock)
     _fill_book(agent._book, content, clock, policy.arms)
     if not isinstance(finished, bool) or (finished and agent._book.open):
         raise saving.DamageError("a finished agent has open decisions")

@@ -59,13 +59,14 @@ def stop_advice(
 
 def largest_loss(estimates: Estimates) -> tuple[int, float]:
     """The arm that can be worse than the best by the least, and by how much at most."""
-    highs = sorted((entry.interval[1] for entry in estimates), reverse=True)
+    arms = [entry for entry in estimates if not entry.retired]
+    highs = sorted((entry.interval[1] for entry in arms), reverse=True)
     losses = [
         (highs[1] if entry.interval[1] == highs[0] else highs[0]) - entry.interval[0]
-        for entry in estimates
+        for entry in arms
     ]
     best = min(range(len(losses)), key=losses.__getitem__)
-    return best, losses[best]
+    return arms[best].arm, losses[best]
 
 
 def _futility(reading: EstimateReader, estimates: Estimates, horizon: int) -> StopAdvice:
@@ -73,7 +74,7 @@ def _futility(reading: EstimateReader, estimates: Estimates, horizon: int) -> St
     left = horizon - sum(entry.decisions for entry in estimates)
     if left <= 0:
         return StopAdvice("futile", f"Stop: all {horizon:,} decisions are made; no arm is named.")
-    if not all(entry.rewards for entry in estimates):
+    if not all(entry.rewards or entry.retired for entry in estimates):
         return StopAdvice(None, "Continue: not every arm has a release yet.")
     soonest, more = reading.soonest(), reading.remaining()
     if soonest is None or soonest > left:

@@ -365,14 +365,23 @@ def closing_decisions(state: Pools) -> Iterator[tuple[int, int]]:
     The caller has given up all open decisions, so the batch then settles. The decision is not made,
     and does not count.
     """
+    for arm in range(state.size.size):
+        phase = closing_decision(state, arm)
+        if phase is not None:
+            yield arm, phase
+
+
+def closing_decision(state: Pools, arm: int) -> int | None:
+    """End an arm's unfinished batch: the phase of one more decision, to be given up, or None."""
     leave_batch(state)
     state.held_out[0] = False
-    for arm in range(state.size.size):
-        if state.placed[arm] < state.size[arm]:
-            cut_short(state, arm)
-            yield assign_decision(state, arm)
-            state.placed[arm] -= 1
-            state.size[arm] -= 1
+    if state.placed[arm] == state.size[arm]:
+        return None
+    cut_short(state, arm)
+    _, phase = assign_decision(state, arm)
+    state.placed[arm] -= 1
+    state.size[arm] -= 1
+    return int(phase)
 
 
 @kernel(borrows=True)
@@ -412,7 +421,7 @@ def settle(state: Pools, arm: int, row: int) -> int:
     state.ready[arm] = state.waiting[arm] == 0 and state.weights[arm] > 0
     leave_batch(state)
     if state.settled[arm] + state.empty[arm] == 0:
-        state.arms_untried[0] -= 1
+        state.arms_untried[0] = max(state.arms_untried[0] - 1, 0)  # arms may come later
         state.first_pulls[0] = state.arms_untried[0] > 0 or state.arms_with_release[0] == 0
     if rewards_in_batch(state, arm, row) > 0:
         return row

@@ -25,6 +25,9 @@ class PolicyAttributes(Declared):
     plays_beyond_horizon: ClassVar[bool] = False
     """Whether the policy has a rule for rounds after its horizon."""
 
+    fixed_arms: ClassVar[str] = "its rule or its proof is for a fixed set of arms"
+    """Why arms cannot come or leave while an agent runs; "" if they can."""
+
     # Of a local policy, see policies/local_policies.py:
     report_level: ClassVar[Callable[..., float] | None] = None
     """Kernel `(params, state, arm, phase) -> level`: sent to the device with a decision."""

@@ -391,6 +391,33 @@ def plays_one_arm(policy: Policy) -> None:
     require(policy, first, "with one arm it plays another")
 
 
+def lets_arms_come_and_leave(policy: Policy) -> None:
+    """It offers only live and available arms, or refuses to change its arms and says why."""
+    agent, rewards = policy.agent(seed=POLICY_SEED), reward_source(policy)
+    if policy.fixed_arms:
+        require_error(policy, ParameterError, "an arm added", agent.add_arm, "another")
+        return
+
+    def play(available: list[int] | None) -> None:
+        decision = agent.ask(available=available)
+        offered = available or [arm for arm in range(policy.arms + 2) if arm != 0]
+        require(policy, decision.arm in offered, "it plays an arm that is not available")
+        drawn = rewards(decision._replace(arm=decision.arm % policy.arms))
+        agent.tell(decision, drawn)
+
+    for label in ("another", "one more"):
+        agent.add_arm(label)
+    agent.retire_arm(0)
+    for _ in range(CHECK_ROUNDS):
+        play(None)
+        play([policy.arms])
+    if POLICIES.classes().get(policy.name) is type(policy):
+        saved = agent.save()
+        again = restore(json.loads(json.dumps(saved))).save()
+        alike = all(saved[part] == again[part] for part in ("roster", "state"))
+        require(policy, alike, "its arms are not restored")
+
+
 def plays_short_horizons(policy: Policy) -> None:
     """It plays horizons that end in the first phase."""
     environment = matching_environment(policy)
@@ -445,6 +472,7 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
     displays_nothing_of_arrivals,
     refuses_bad_rewards,
     plays_one_arm,
+    lets_arms_come_and_leave,
     plays_short_horizons,
     keeps_rewards_to_itself,
     bounds_its_regret,

@@ -56,6 +56,7 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
     """
 
     name = "adap-klucb"
+    fixed_arms = ""
     reference = "Azize, Basu 2022"
     kernels = Kernels(
         batched.begin,

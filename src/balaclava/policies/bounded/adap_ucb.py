@@ -54,6 +54,7 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
     """
 
     name = "adap-ucb"
+    fixed_arms = ""
     reference = "Azize, Basu 2022"
     kernels = Kernels(
         batched.begin,

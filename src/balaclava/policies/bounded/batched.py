@@ -132,6 +132,7 @@ class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
     with more than `most_draws` by then are refused.
     """
 
+    fixed_arms = ""
     most_draws: ClassVar[int]  # above it, more than about one run in a hundred locks
     may_lock: ClassVar[bool] = True  # if the index allows for the noise of one release alone
     # Pulls in the first batch times epsilon, and the ratio (`benchmarks/recommended_default.py`).

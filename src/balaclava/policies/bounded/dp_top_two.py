@@ -163,6 +163,7 @@ class TopTwoPolicy(GrowingBatchPolicy):
     """Parameters and the answer of policies that name the best arm by top two."""
 
     may_lock = False
+    fixed_arms = "its answer is proved for the arms at the start"
     pools = "pools"
     winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
     confidence: AnswerConfidence = 0.95

@@ -65,6 +65,7 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
     """
 
     name = "lazy-dp-ts"
+    fixed_arms = ""
     reference = "Hu, Hegde 2022"
     kernels = Kernels(begin, choose, learn_alone, forget_alone)
     estimation = FROM_BATCHES

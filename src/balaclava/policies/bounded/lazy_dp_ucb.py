@@ -62,6 +62,7 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
     """
 
     name = "lazy-dp-ucb"
+    fixed_arms = ""
     reference = "Hu, Huang, Mehta 2021"
     kernels = Kernels(begin, choose, learn_alone, forget_alone)
     estimation = FROM_BATCHES

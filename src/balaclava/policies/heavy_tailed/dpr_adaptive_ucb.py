@@ -439,6 +439,7 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
     """
 
     name = "dpr-adaptive-ucb"
+    fixed_arms = ""
     reference = "after Tao, Wu, Zhao, Wang 2022"
     assumptions = ("a reward beyond the level of its batch counts as the level",)
     kernels = Kernels(begin, choose, learn, forget)

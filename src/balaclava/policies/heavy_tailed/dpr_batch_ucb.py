@@ -206,14 +206,10 @@ def estimate(params: Params, state: State, arm: int, end: int) -> tuple[float, f
 def close(params: Params, state: State, arm: int, row: int, released: float) -> None:
     """Keep the mean of a batch, and estimate from all released means."""
     pools = state.pools
-    m, n, size = (
-        state.ordinals[arm, row],
-        frame.rewards_in_batch(pools, arm, row),
-        pools.sizes[arm, row],
-    )
+    m, n = state.ordinals[arm, row], frame.rewards_in_batch(pools, arm, row)
     if m < params.radii.size:
         state.released[arm, m] = state.centres[arm, row] + released / n
-        state.shares[arm, m] = n / size
+        state.shares[arm, m] = n / params.sizes[m]  # also if the batch was cut short
         excess = state.own_levels[arm, row] / params.levels[m] - 1.0
         state.stretches[arm, m] = 1.0 + excess * (1.0 + 1.0 / params.margin)
     frame.close_batch(pools, arm, row, released + n * state.centres[arm, row])
@@ -264,6 +260,7 @@ def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
 class BatchUCBPolicy(PooledPolicy):
     """Parameters, tables and regret bound of the central and the local policy."""
 
+    fixed_arms = ""
     pools = "pools"
     estimation = Estimation(read_mean, limits_within_radius, in_order=True)
     estimates = "means"

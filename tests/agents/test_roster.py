@@ -1,0 +1,190 @@
+"""Arms that come, rest and leave."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import balaclava as bl
+
+MEANS = {"a": 0.2, "b": 0.5, "c": 0.8, "d": 0.95}
+
+
+def agent_of(name="dp-imed", arms=("a", "b"), seed=1, **more):
+    return bl.policy(name, arms=list(arms), epsilon=5.0, **more).agent(seed=seed)
+
+
+def play(agent, rounds, available=None, seed=2):
+    """The labels that were played."""
+    rng, labels = np.random.default_rng(seed), []
+    for _ in range(rounds):
+        decision = agent.ask(available=available)
+        agent.tell(decision, float(rng.random() < MEANS[decision.label]))
+        labels.append(decision.label)
+    return labels
+
+
+def test_an_arm_that_comes_is_tried_at_once_and_then_played_if_it_is_best():
+    agent = agent_of()
+    play(agent, 2_000)
+    assert agent.add_arm("d") == 2
+    labels = play(agent, 2_000)
+    assert labels[0] == "d"
+    assert labels.count("d") > 1_800
+    assert agent.policy.arm_labels == ("a", "b", "d")
+
+
+def test_a_poor_arm_that_comes_late_costs_little():
+    agent = agent_of(arms=("b", "d"))
+    play(agent, 2_000)
+    agent.add_arm("a")
+    assert play(agent, 2_000).count("a") < 100
+
+
+def test_a_retired_arm_is_not_played_and_its_late_rewards_count():
+    agent = agent_of(arms=("a", "b", "c"))
+    decisions = [agent.ask() for _ in range(60)]
+    agent.retire_arm("c")
+    late = [decision for decision in decisions if decision.label == "c"]
+    for decision in decisions:
+        agent.tell(decision, 1.0)
+    assert "c" not in play(agent, 500)
+    entry = agent.estimates().of("c")
+    assert (entry.rewards, entry.decisions) == (len(late), len(late))
+    assert entry.retired
+    assert "c (retired)" in str(agent.estimates())
+
+
+def test_the_winner_is_among_the_arms_that_are_left():
+    agent = agent_of(arms=("a", "b", "d"), explore=0.5)
+    play(agent, 6_000)
+    assert agent.policy.arm_label(agent.winner()) == "d"
+    agent.retire_arm("d")
+    play(agent, 6_000)
+    assert agent.policy.arm_label(agent.winner()) == "b"
+
+
+def test_only_available_arms_are_played_and_arms_are_then_not_compared():
+    agent = agent_of(arms=("a", "b", "d"), explore=0.5)
+    play(agent, 3_000)
+    assert agent.winner() is not None
+    assert set(play(agent, 200, available=["a", "b"])) == {"a", "b"}
+    assert set(play(agent, 50, available=[0])) == {"a"}
+    with pytest.raises(bl.errors.EstimateError, match="did not offer all of them"):
+        agent.winner()
+    with pytest.raises(bl.errors.EstimateError, match="did not offer all of them"):
+        agent.may_stop()
+    assert "could get the arm" in agent.estimates().condition
+    assert agent.estimates().winner is None
+
+
+def test_to_offer_all_arms_is_not_a_mask():
+    one, other = agent_of(arms=("a", "b", "d")), agent_of(arms=("a", "b", "d"))
+    assert play(one, 300) == play(other, 300, available=["d", "a", "b"])
+    assert other.estimates().condition is None
+
+
+def test_propensities_are_chances_among_the_available_arms():
+    """Even draws among two of three arms, in the first block and with explore=1."""
+    agent = agent_of(arms=("a", "b", "d"), explore=1.0)
+    chances = {agent.ask(available=["a", "d"]).propensity for _ in range(50)}
+    assert chances == {0.5}
+
+
+def test_slots_are_reused_and_numbers_are_not():
+    agent = agent_of(arms=("a", "b"))
+    for number in range(2, 40):
+        assert agent.add_arm(f"arm {number}") == number
+        for _ in range(30):
+            agent.tell(agent.ask(), 0.5)
+        agent.retire_arm(number)
+    assert len(agent._runner.roster.arm_in_slot) <= 4
+    entries = agent.estimates()
+    assert [entry.arm for entry in entries] == list(range(40))
+    assert sum(entry.decisions for entry in entries) == agent.status().decisions
+    restored = bl.restore(json.loads(json.dumps(agent.save())))
+    assert list(restored.estimates()) == list(entries)
+
+
+def test_the_guarantee_lists_what_changes_of_arms_may_depend_on():
+    agent = bl.policy("dp-imed", arms=["a", "b"], epsilon=5.0).agent()
+    before = agent.guarantee
+    agent.ask(available=["a", "b"])
+    assert agent.guarantee == before
+    agent.add_arm("c")
+    assert agent.guarantee.epsilon == 5.0
+    assert set(agent.guarantee.assumptions) > set(before.assumptions)
+    assert "had any one reward been different" in agent.guarantee.assumptions[-1]
+
+
+def test_finish_releases_each_live_batch_and_then_arms_stay():
+    agent = agent_of(arms=("a", "b", "c"))
+    play(agent, 100)
+    agent.retire_arm("a")
+    agent.add_arm("d")
+    play(agent, 55)
+    final = agent.finish()
+    assert [entry.rewards for entry in final] == [entry.decisions for entry in final]
+    with pytest.raises(bl.errors.DecisionError, match="finished"):
+        agent.add_arm("late")
+
+
+def test_in_window_mode_rewards_of_a_retired_arm_count_at_the_end_of_their_windows():
+    policy = bl.policy("dp-imed", arms=["a", "b"], epsilon=5.0)
+    agent = policy.agent(seed=1, patience=50, settle="window", missing=0.0)
+    first = [agent.ask() for _ in range(10)]
+    agent.retire_arm("a")
+    for decision in first:
+        agent.tell(decision, 1.0)
+    assert agent.estimates().of("a").rewards == 0
+    for _ in range(60):
+        agent.ask()
+    assert agent.estimates().of("a").rewards == sum(each.label == "a" for each in first)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "why"),
+    [
+        (lambda agent: agent.add_arm("a"), "ParameterError", "arm 'a' exists; labels are never"),
+        (lambda agent: agent.add_arm("gone"), "ParameterError", "arm 'gone' was retired; labels"),
+        (lambda agent: agent.add_arm(" "), "ParameterError", "give the arm a name"),
+        (lambda agent: agent.add_arm(3), "ParameterError", "give the arm a name"),
+        (lambda agent: agent.retire_arm("gone"), "ParameterError", "arm 'gone' was retired"),
+        (lambda agent: agent.retire_arm("z"), "UnknownNameError", "there is no arm 'z'"),
+        (lambda agent: agent.retire_arm(9), "UnknownNameError", "known: 0 to 2"),
+        (lambda agent: agent.retire_arm(0.5), "UnknownNameError", "there is no arm 0.5"),
+        (lambda agent: agent.ask(available=[]), "ParameterError", "available is empty"),
+        (lambda agent: agent.ask(available="ab"), "ParameterError", "is not a list"),
+        (lambda agent: agent.ask(available=["a", "gone"]), "ParameterError", "was retired"),
+        (lambda agent: agent.ask(available=["a", "z"]), "UnknownNameError", "no arm 'z'"),
+    ],
+)
+def test_bad_changes_are_refused_and_change_nothing(change, error, why):
+    agent = agent_of(arms=("a", "b", "gone"))
+    agent.retire_arm("gone")
+    before = json.dumps(agent.save())
+    with pytest.raises(getattr(bl.errors, error), match=why):
+        change(agent)
+    assert json.dumps(agent.save()) == before
+
+
+def test_the_last_arm_stays():
+    agent = agent_of()
+    agent.retire_arm("a")
+    with pytest.raises(bl.errors.ParameterError, match="is the last one"):
+        agent.retire_arm("b")
+
+
+def test_damaged_rosters_are_refused():
+    agent = agent_of(arms=("a", "b", "c"))
+    agent.retire_arm("c")
+    content = agent._content()
+    for part, value in (
+        *(("slots", [0, 1]), ("slots", [0, 1, 1]), ("retired", [0, 1, 2]), ("start", 0)),
+        *(("masked", 1), ("archived", [[1, 0, 0.0, 0.0]])),
+    ):
+        damaged = bl.agents.saving.seal({**content, "roster": {**content["roster"], part: value}})
+        with pytest.raises(bl.errors.SavedStateError):
+            bl.restore(damaged)
