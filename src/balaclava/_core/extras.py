@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from balaclava.errors import MissingPartError
 
@@ -36,6 +37,12 @@ def require_extra(module: str, purpose: str) -> None:
     raise MissingPartError(
         f"{purpose} needs {package}, which is not installed; install it with pip install {what}"
     )
+
+
+def import_extra(module: str, purpose: str) -> Any:
+    """Import an optional module, such as "scipy.special", or say how to install it."""
+    require_extra(module.partition(".")[0], purpose)
+    return importlib.import_module(module)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from balaclava._core.declared import Range, check
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 
 Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
@@ -18,9 +18,7 @@ def checked_order(order: float) -> float:
 
 def integral(function: Callable[[float], float], edges: Sequence[float]) -> float:
     """The integral of a function that is smooth between consecutive edges."""
-    require_extra("scipy", "a moment")
-    from scipy.integrate import quad
-
+    quad = import_extra("scipy.integrate", "a moment").quad
     # full_output keeps quad from warning when rounding error stops it before 1e-12.
     return sum(
         float(quad(function, low, high, epsabs=0.0, epsrel=1e-12, limit=200, full_output=1)[0])

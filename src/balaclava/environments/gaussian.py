@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from balaclava._core.declared import Means, Range
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import Environment, register
 from balaclava.environments.exact_moments import checked_order
@@ -55,9 +55,7 @@ class Gaussian(Environment):
             )
 
     def moments(self, order: float, *, central: bool = False) -> np.ndarray:
-        require_extra("scipy", "a moment")
-        from scipy import special
-
+        special = import_extra("scipy.special", "a moment")
         order, s = checked_order(order), self.scales
         with np.errstate(over="ignore"):  # a moment beyond the largest float is inf
             gamma = special.gamma((order + 1) / 2)

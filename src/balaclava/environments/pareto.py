@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.declared import PositiveMeans, Range
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import Environment, register
 from balaclava.environments.exact_moments import checked_order
@@ -71,9 +71,7 @@ class Pareto(Environment):
             return np.full(self.arms, math.inf)
         if not central:
             return a * self.least**k / (a - k)
-        require_extra("scipy", "a moment")
-        from scipy import special
-
+        special = import_extra("scipy.special", "a moment")
         # With u = lam / x, E|X - mean|^k = a lam^k times the integral of |1 - m u|^k u^(a-1-k) over
         # (0, 1), m = mean / lam: a beta function below u = 1/m, a hypergeometric one above.
         m = a / (a - 1)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from balaclava._core.declared import Means, Range
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import Environment, register
 from balaclava.environments.exact_moments import checked_order, integral
@@ -62,9 +62,7 @@ class StudentT(Environment):
 
 def shifted_moment(shift: float, degrees: float, order: float) -> float:
     """E|shift + T|^order for shift >= 0 and order < degrees."""
-    require_extra("scipy", "a moment")
-    from scipy import special
-
+    special = import_extra("scipy.special", "a moment")
     if shift == 0.0:
         # Gamma((degrees - k)/2) / Gamma(degrees/2) is a beta function over Gamma(k/2).
         ratio = special.beta((degrees - order) / 2, order / 2) * special.poch(order / 2, 0.5)

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from balaclava._core.declared import Delta, Epsilon, Range, check
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava.errors import ParameterError
 from balaclava.privacy.exact_noise import LARGEST_EXPONENT
 
@@ -122,9 +122,7 @@ def _worst_losses(epsilon: float, n: int) -> tuple[np.ndarray, np.ndarray]:
     Losses more than 19 sqrt(n) answers from the mean are omitted: by Hoeffding's inequality their
     probability is below 1e-300.
     """
-    require_extra("scipy", "composing decisions")
-    from scipy.special import gammaln
-
+    gammaln = import_extra("scipy.special", "composing decisions").gammaln
     log_true = -math.log1p(math.exp(-epsilon))
     mean, reach = n * math.exp(log_true), 19 * math.sqrt(n)
     first, last = max(n // 2 + 1, math.floor(mean - reach)), min(n, math.ceil(mean + reach))
@@ -147,9 +145,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
     one reward, in standard deviations. n releases are one release of shift sqrt(n) s. Logarithms
     keep the digits of the tails; the kernel `gaussian_excess` loses them.
     """
-    require_extra("scipy", "composing decisions")
-    from scipy.special import log_ndtr
-
+    log_ndtr = import_extra("scipy.special", "composing decisions").log_ndtr
     near = float(log_ndtr(shift / 2 - epsilon / shift))
     far = epsilon + float(log_ndtr(-shift / 2 - epsilon / shift))
     return math.exp(near) * -math.expm1(min(far - near, 0.0))
@@ -161,9 +157,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     >>> round(gaussian_epsilon(1.0, 1e-5), 4)
     4.3772
     """
-    require_extra("scipy", "composing decisions")
-    from scipy.optimize import brentq
-
+    brentq = import_extra("scipy.optimize", "composing decisions").brentq
     if delta <= 0:
         return math.inf
     if gaussian_delta(shift, 0.0) <= delta:

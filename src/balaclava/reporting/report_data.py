@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava.errors import ResultsFileError
 from balaclava.simulation.analysis.statistics import best_arm_share, plus_minus, proved_bound
 from balaclava.simulation.analysis.winners import has_releases
@@ -192,10 +192,7 @@ def experiment_toml(results: Results) -> str:
             for label, policy in results.policies.items()
         },
     }
-    require_extra("tomlkit", "a page")
-    import tomlkit
-
-    return tomlkit.dumps(_without_none(content))
+    return str(import_extra("tomlkit", "a page").dumps(_without_none(content)))
 
 
 def _without_none(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from balaclava._core.declared import Range, check
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava.environments.base import Environment
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import Policy
@@ -237,21 +237,29 @@ class Results:
             A pyarrow table with one row per repetition and checkpoint and the columns policy (the
             label), privacy, repetition, round and regret.
         """
-        from balaclava.simulation.analysis.long_form import to_arrow
-
-        return to_arrow(self)
+        pa = import_extra("pyarrow", "a table of results")
+        runs = [run for label in self.labels for run in self._finished_runs(label)]
+        rounds, count = self.checkpoints, self.checkpoints.size
+        guarantees = {label: self.guarantee(label) for label in self.labels}
+        labels = [label for run in runs for label in [run.label] * count]
+        privacy = [guarantees[label] for label in labels]
+        columns = {
+            "policy": pa.array(labels, pa.string()).dictionary_encode(),
+            "privacy": pa.array(privacy, pa.string()).dictionary_encode(),
+            "repetition": np.repeat([run.repetition for run in runs], count).astype(np.int64),
+            "round": np.tile(rounds, len(runs)).astype(np.int64),
+            "regret": np.concatenate([np.empty(0), *(run.regret for run in runs)]),
+        }
+        return pa.table(columns)
 
     def to_pandas(self) -> Any:
         """The table of `to_arrow` as a pandas frame."""
-        require_extra("pandas", "a pandas frame")
+        import_extra("pandas", "a pandas frame")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The table of `to_arrow` as a polars frame."""
-        require_extra("polars", "a polars frame")
-        import polars
-
-        return polars.from_arrow(self.to_arrow())
+        return import_extra("polars", "a polars frame").from_arrow(self.to_arrow())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results to one Parquet file, which `bl.load` reads.

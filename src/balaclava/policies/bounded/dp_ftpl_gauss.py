@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from balaclava._core.declared import Delta, EpsilonOrZero
-from balaclava._core.extras import require_extra
 from balaclava._core.kernels import kernel
 from balaclava.frames.tally import Tally, begin_tally, count_reward, starting_arm
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms import perturbed_index
+from balaclava.privacy.mechanisms.base import scipy_law
 from balaclava.theory.gaussian_index_regret import gaussian_index_regret
 
 
@@ -115,11 +115,7 @@ class DPFTPLGauss(StartPhasePolicy):
     examples = ({}, {"epsilon": 0.0, "delta": 0.05, "reward_range": (-1.0, 3.0)})
 
     def index_law(self, pulls: int, total: float) -> perturbed_index.IndexLaw:
-        require_extra("scipy", "the law of an index")
-        from scipy import stats
-
-        law: perturbed_index.IndexLaw = stats.norm(total / pulls, math.sqrt(2.0 / pulls))
-        return law
+        return scipy_law("norm", total / pulls, math.sqrt(2.0 / pulls))
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         """Theorem 11 with its constants, and 4 log T where it has 2 (errata, Wang 9)."""

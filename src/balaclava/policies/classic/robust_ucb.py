@@ -9,19 +9,9 @@ import numpy as np
 from balaclava._core.declared import Horizon, MomentBound, RadiusScale, Range
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
+from balaclava.estimators import median_of_means, truncated_mean
 from balaclava.estimators.catoni import begin_catoni, catoni_mean, is_due, learn_catoni
-from balaclava.estimators.median_of_means import (
-    begin_median_of_means,
-    has_new_blocks,
-    median_of_means,
-)
 from balaclava.estimators.sample_pool import append
-from balaclava.estimators.truncated_mean import (
-    begin_truncation,
-    learn_truncation,
-    truncated_sum,
-    truncation_level,
-)
 from balaclava.policies.base import Kernels, Policy, register
 from balaclava.policies.theorem_conditions import moments_hold
 
@@ -119,14 +109,16 @@ def robust_kernels(
 
 @kernel
 def begin_truncated_mean(params: Any) -> Any:
-    return begin_truncation(params.arms, params.horizon)
+    return truncated_mean.begin_truncation(params.arms, params.horizon)
 
 
 @kernel(borrows=True)
 def refresh_truncated_means(params: Any, state: State, log_t: float) -> None:
-    level = truncation_level(log_t, params.moment_order)
+    level = truncated_mean.truncation_level(log_t, params.moment_order)
     for arm in range(params.arms):
-        state.estimates[arm] = truncated_sum(state.estimator, arm, level) / state.pulls[arm]
+        state.estimates[arm] = (
+            truncated_mean.truncated_sum(state.estimator, arm, level) / state.pulls[arm]
+        )
 
 
 @kernel(borrows=True)
@@ -139,15 +131,15 @@ def truncated_mean_width(params: Any, log_t: float) -> float:
 @kernel(borrows=True)
 def keep_truncated(params: Any, state: State, t: int, arm: int, reward: float) -> None:
     order = params.moment_order
-    learn_truncation(
+    truncated_mean.learn_truncation(
         state.estimator,
         arm,
         state.pulls[arm],
         reward,
         params.moment_bound,
         order,
-        truncation_level(clock(params, t + 1), order),
-        truncation_level(clock(params, params.horizon), order),
+        truncated_mean.truncation_level(clock(params, t + 1), order),
+        truncated_mean.truncation_level(clock(params, params.horizon), order),
     )
 
 
@@ -160,7 +152,7 @@ def most_blocks(log_t: float) -> int:
 @kernel
 def begin_medians(params: Any) -> Any:
     most = most_blocks(clock(params, params.horizon))
-    return begin_median_of_means(params.arms, params.horizon, most)
+    return median_of_means.begin_median_of_means(params.arms, params.horizon, most)
 
 
 @kernel(borrows=True)
@@ -168,8 +160,8 @@ def refresh_medians(params: Any, state: State, log_t: float) -> None:
     blocks = most_blocks(log_t)
     for arm in range(params.arms):
         n = state.pulls[arm]
-        if has_new_blocks(state.estimator, arm, n, blocks):
-            state.estimates[arm] = median_of_means(state.estimator, arm, n, blocks)
+        if median_of_means.has_new_blocks(state.estimator, arm, n, blocks):
+            state.estimates[arm] = median_of_means.median_of_means(state.estimator, arm, n, blocks)
 
 
 @kernel(borrows=True)

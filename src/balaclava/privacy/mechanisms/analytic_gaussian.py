@@ -30,12 +30,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
-from balaclava.privacy.exact_noise import (
-    GRID_BITS,
-    LARGEST_EXPONENT,
-    discrete_gaussian,
-    vector_to_steps,
-)
+from balaclava.privacy import exact_noise
 from balaclava.privacy.mechanisms.base import Loss, Terms, mechanism, scipy_law
 
 # Extra epsilon, and relative delta, of an element's discrete Gaussian; the proof needs 2.4e-6.
@@ -77,10 +72,11 @@ def gaussian_shift(epsilon: float, delta: float) -> float:
 
 def require_gaussian(terms: Terms) -> None:
     """Refuse terms that no Gaussian keeps."""
-    if not (terms.delta > 0.0 and terms.epsilon <= LARGEST_EXPONENT):
+    if not (terms.delta > 0.0 and terms.epsilon <= exact_noise.LARGEST_EXPONENT):
         raise PrivacyError(
             f"epsilon = {terms.epsilon!r}, delta = {terms.delta!r}: Gaussian noise needs a delta "
-            f"above 0 and an epsilon of at most {LARGEST_EXPONENT:g}; use Laplace noise otherwise"
+            f"above 0 and an epsilon of at most {exact_noise.LARGEST_EXPONENT:g}; use Laplace "
+            "noise otherwise"
         )
 
 
@@ -109,10 +105,10 @@ def gaussian_fault(epsilon: float, delta: float, elements: int) -> str:
 
     Policies call it when they are created, before there is a reward.
     """
-    if epsilon > LARGEST_EXPONENT:
+    if epsilon > exact_noise.LARGEST_EXPONENT:
         return "is too large for Gaussian noise; set delta = 0"
     try:
-        exact_gaussian_scale(2**GRID_BITS, epsilon, delta, elements)  # the fewest steps
+        exact_gaussian_scale(2**exact_noise.GRID_BITS, epsilon, delta, elements)  # the fewest steps
     except PrivacyError as error:
         return str(error)
     return ""
@@ -120,12 +116,12 @@ def gaussian_fault(epsilon: float, delta: float, elements: int) -> str:
 
 def exact_gaussian_vector(terms: Terms) -> list[float]:
     """Release an array with OpenDP's discrete Gaussian noise on the grid."""
-    positions, steps, step = vector_to_steps(terms.value, terms.sensitivity, 2.0)
+    positions, steps, step = exact_noise.vector_to_steps(terms.value, terms.sensitivity, 2.0)
     try:
         scale = exact_gaussian_scale(steps, terms.epsilon, terms.delta, len(positions))
     except PrivacyError as error:
         raise PrivacyError(f"epsilon = {terms.epsilon!r} {error}") from None
-    return [float(part * step) for part in discrete_gaussian(scale)(positions)]
+    return [float(part * step) for part in exact_noise.discrete_gaussian(scale)(positions)]
 
 
 def exact_gaussian(terms: Terms) -> float:

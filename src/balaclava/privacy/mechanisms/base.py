@@ -23,7 +23,7 @@ import numpy as np
 
 from balaclava._core import kernels as _kernel
 from balaclava._core.declared import ReleaseEpsilon, Sensitivity, check, check_claim
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava.errors import ParameterError, PrivacyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -189,9 +189,7 @@ def declared_mechanisms() -> list[tuple[Callable[..., Any], Mechanism]]:
 
 
 def scipy_law(name: str, *parameters: float) -> Any:
-    require_extra("scipy", "the law of a mechanism")
-    from scipy import stats
-
+    stats = import_extra("scipy.stats", "the law of a mechanism")
     return getattr(stats, name)(*parameters)
 
 

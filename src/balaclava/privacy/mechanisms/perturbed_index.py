@@ -47,7 +47,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava._core.kernels import kernel
 from balaclava.errors import PrivacyError
 from balaclava.privacy.exact_noise import LARGEST_EXPONENT, fresh_generator
@@ -173,10 +173,7 @@ class BetaLaw:
 
     @property
     def _special(self) -> Any:
-        require_extra("scipy", "the law of a mechanism")
-        from scipy import special
-
-        return special
+        return import_extra("scipy.special", "the law of a mechanism")
 
     def cdf(self, x: Any) -> Any:
         return self._special.betainc(self.a, self.b, np.clip(x, 0.0, 1.0))

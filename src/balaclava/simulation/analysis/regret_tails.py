@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava._core.number_format import percent
 from balaclava.simulation.analysis.statistics import CONFIDENCE, share_interval
 
@@ -59,9 +59,7 @@ def regret_quantiles(
     levels = [level for level in levels if level**n <= error]  # else all runs may lie below
     if not levels:
         return ()
-    require_extra("scipy", "an interval for a quantile")
-    from scipy.stats import binom
-
+    binom = import_extra("scipy.stats", "an interval for a quantile").binom
     ordered, tails = np.sort(values), []
     for level in levels:
         # Each end is on the wrong side of the quantile with probability at most `error`.

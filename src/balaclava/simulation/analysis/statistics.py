@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from balaclava._core.extras import require_extra
+from balaclava._core.extras import import_extra
 from balaclava.errors import IncompatibleError
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def plus_minus(values: np.ndarray) -> Any:
     count = len(values)
     if count < 2:
         return np.full(np.shape(values)[1:], math.nan)[()]
-    require_extra("scipy", "an interval for a mean")
-    from scipy.special import stdtrit
-
+    stdtrit = import_extra("scipy.special", "an interval for a mean").stdtrit
     reach = stdtrit(count - 1, (1 + CONFIDENCE) / 2)
     return reach * np.std(values, axis=0, ddof=1) / math.sqrt(count)
 
@@ -45,9 +43,7 @@ def clopper_pearson(
 
     The intervals of Clopper and Pearson (1934), which are exact.
     """
-    require_extra("scipy", "an interval for a share")
-    from scipy.stats import beta
-
+    beta = import_extra("scipy.stats", "an interval for a share").beta
     successes = np.asarray(successes, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         low = np.where(successes > 0, beta.ppf(error, successes, trials - successes + 1), 0.0)

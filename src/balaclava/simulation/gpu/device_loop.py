@@ -11,12 +11,7 @@ import numpy as np
 from balaclava._core.kernels import always, newly_marked
 from balaclava.environments.base import Environment
 from balaclava.policies.base import Policy
-from balaclava.simulation.gpu.device_states import (
-    access_source,
-    map_arrays,
-    repeat_per_game,
-    state_access,
-)
+from balaclava.simulation.gpu import device_states
 from balaclava.simulation.gpu.philox_draws import new_stream
 from balaclava.simulation.gpu.stacked_constants import packed, picker, stacked, value_kind
 
@@ -46,7 +41,7 @@ def set_up(
     seeds: Sequence[int],
     games: int,
     put: Put,
-    repeat: Repeat = repeat_per_game,
+    repeat: Repeat = device_states.repeat_per_game,
 ) -> DeviceGames:
     """Allocate the games of each pair before their first round."""
     keys = [philox_key(seed) for seed in seeds]
@@ -55,13 +50,15 @@ def set_up(
     origins = stacked([initial_state(policy) for policy, _ in pairs])
 
     def constant(values: Sequence[Any]) -> Any:
-        return map_arrays(packed(values) if len(pairs) > 1 else values[0], put)
+        return device_states.map_arrays(packed(values) if len(pairs) > 1 else values[0], put)
 
     return DeviceGames(
         constant(keys),
         constant(params),
         constant(worlds),
-        map_arrays(_named(origins, initial_state(pairs[0][0])), lambda array: repeat(array, games)),
+        device_states.map_arrays(
+            _named(origins, initial_state(pairs[0][0])), lambda array: repeat(array, games)
+        ),
         put(np.zeros(len(pairs) * games)),
         put(np.zeros(len(pairs) * games, np.int64)),
     )
@@ -106,7 +103,7 @@ def make_device_play(
 
     choose, learn, prepare = policy.kernels.choose, policy.kernels.learn, policy.prepare()
     draw, advise, score = environment.draw, environment.advise, environment.scene.score
-    access = state_access(initial_state(policy), BLOCK_THREADS)
+    access = device_states.state_access(initial_state(policy), BLOCK_THREADS)
     view, write_back = access.view, access.write_back
     in_device = cuda.jit(device=True, inline=True)
     key_from = in_device(picker(philox_key(0), several))
@@ -182,7 +179,7 @@ def compiled_loop(policy: Policy, environment: Environment, several: bool) -> An
     kinds = _constant_kinds(policy, environment) if several else ()
     key = (
         *_pair_kernels(policy, environment),
-        access_source(initial_state(policy), BLOCK_THREADS),
+        device_states.access_source(initial_state(policy), BLOCK_THREADS),
         *kinds,
     )
     if key not in _loops:
