@@ -5,12 +5,10 @@ central privacy. Figure 2 shows LDPR-SE on S3, under local privacy. A figure of 
 of the local bound.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +24,7 @@ from balaclava.papers.harness.figure_calibration import (
     scaled_label,
     unscaled_label,
 )
-from balaclava.papers.harness.figure_plots import frame_axes, legend_below, regret_panels
+from balaclava.papers.harness.figure_plots import Axes, frame_axes, legend_below, regret_panels
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import Paper, by_scale, figure
 from balaclava.papers.harness.final_regret_curves import (
@@ -36,12 +34,8 @@ from balaclava.papers.harness.final_regret_curves import (
     play_studies,
 )
 from balaclava.simulation.analysis.statistics import mean_of_regret
+from balaclava.simulation.results import Results
 from balaclava.theory.bounds import local_pair
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from balaclava.simulation.results import Results
 
 TAO_2022 = Paper(
     reference="Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed "

@@ -1,22 +1,18 @@
 """Asi, Raman, Talwar 2025, Figure 1: the effect of one loss on EXP3."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from balaclava._core.kernels import compiled
 from balaclava.papers.asi2025.loss_families import ASI_2025
-from balaclava.papers.harness.figure_plots import frame_axes, new_picture
+from balaclava.papers.harness.figure_plots import Figure, frame_axes, new_picture
 from balaclava.papers.harness.figure_registry import figure
 from balaclava.papers.harness.figure_run import PAPERS_SCALE, FigureRun, FigureText
 from balaclava.policies.classic.exp3 import Exp3
 from balaclava.privacy.randomness import seeded
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from balaclava.simulation.analysis.regret_plots import COLOURS
 
 # Rounds, by scale; the paper has a million.
 FORCED_ROUNDS = {"quick": 1_000_000, "paper": 1_000_000, "tiny": 100_001}
@@ -78,8 +74,6 @@ def figure_1(run: FigureRun) -> FigureText:
 
 
 def _draw_leak(changed: np.ndarray, plain: np.ndarray, loss: np.ndarray) -> Figure:
-    from balaclava.simulation.analysis.regret_plots import COLOURS
-
     t = np.arange(1, changed.size + 1)
     title = f"Asi, Raman, Talwar 2025, Figure 1: EXP3 with η = γ = {LEAK_RATE:g}"
     picture = new_picture(f"{title}, arms forced to alternate", 12, 4.6)

@@ -1,11 +1,9 @@
 """Asi, Raman, Talwar 2025, Lemma 5.1: regret on losses that turn after a policy has settled."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from balaclava.environments.hard_losses import fast_commit
 from balaclava.environments.switching import Switching
 from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
 from balaclava.papers.asi2025.loss_families import ASI_2025, BASELINES, TUNED, private
-from balaclava.papers.harness.figure_plots import frame_axes, line_look, new_picture
+from balaclava.papers.harness.figure_plots import Figure, frame_axes, line_look, new_picture
 from balaclava.papers.harness.figure_registry import figure
 from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.papers.harness.final_regret_curves import log_grid
@@ -24,9 +22,6 @@ from balaclava.papers.harness.worst_case_slopes import (
     guarantee_kind,
     measure_settings,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class TurnPlan(NamedTuple):

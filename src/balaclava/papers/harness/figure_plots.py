@@ -1,7 +1,5 @@
 """Shared parts of pictures, and panels of regret curves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES, Band, plot
+from balaclava.simulation.results import Results
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from balaclava.simulation.results import Results
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # matplotlib is imported when a picture is drawn
+    Axes = Figure = Any
 
 # Beyond the colours of `results.plot`: two more that remain distinct for colour-blind readers.
 _MORE_COLOURS = (*COLOURS, "#332288", "#8C564B")

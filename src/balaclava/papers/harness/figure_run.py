@@ -9,22 +9,19 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.atomic_files import atomically
 from balaclava._core.html_templates import render_text
 from balaclava._core.number_format import counted
+from balaclava.environments.base import Environment
+from balaclava.papers.harness.figure_plots import Figure
+from balaclava.policies.base import Policy
 from balaclava.simulation.engine import Device, Progress
+from balaclava.simulation.results import Results, Run
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from balaclava.environments.base import Environment
-    from balaclava.policies.base import Policy
-    from balaclava.simulation.results import Results, Run
 
 _TEXT_WIDTH = 100  # columns of the text file
 # What the larger scale of a figure is, by what its paper has.

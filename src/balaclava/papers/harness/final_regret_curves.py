@@ -1,25 +1,25 @@
 """Final regret against a varied quantity: of the policies, the environment, or both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava.environments.base import Environment
 from balaclava.papers.harness.claims import count_misled_runs
-from balaclava.papers.harness.figure_plots import frame_axes, legend_below, line_look, new_picture
+from balaclava.papers.harness.figure_plots import (
+    Axes,
+    Figure,
+    frame_axes,
+    legend_below,
+    line_look,
+    new_picture,
+)
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
+from balaclava.policies.base import Policy
 from balaclava.simulation.analysis.statistics import mean_of_regret
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from balaclava.environments.base import Environment
-    from balaclava.policies.base import Policy
-    from balaclava.simulation.results import Results
+from balaclava.simulation.results import Results
 
 SYMBOLS = {"epsilon": "ε", "delta": "δ"}
 

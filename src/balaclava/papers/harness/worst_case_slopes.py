@@ -5,25 +5,18 @@ it, a policy cannot lose much; above that gap, it learns. So each policy plays a
 its largest mean regret counts.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.figure_plots import frame_axes, line_look, new_picture
+from balaclava.environments.base import Environment
+from balaclava.papers.harness.figure_plots import Axes, Figure, frame_axes, line_look, new_picture
 from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
+from balaclava.policies.base import Policy
 from balaclava.simulation.analysis.statistics import mean_of_regret
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from balaclava.environments.base import Environment
-    from balaclava.policies.base import Policy
-    from balaclava.simulation.results import Results
+from balaclava.simulation.results import Results
 
 # Share of the regret of even play below which a policy has learned. Points above it bend towards
 # even play and are not fitted. A guess.

@@ -8,25 +8,19 @@ changed. The decision is (epsilon, delta)-private if at every x
 and both with F and F' exchanged, as either history may be the original one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.papers.harness.figure_plots import frame_axes, new_picture
+from balaclava.papers.harness.figure_plots import Axes, Figure, frame_axes, new_picture
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
 from balaclava.papers.harness.figure_run import COMPUTED, FigureRun, FigureText
 from balaclava.papers.wang2024.bernoulli_instances import WANG_2024
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from balaclava.privacy.mechanisms.perturbed_index import IndexLaw
+from balaclava.privacy.mechanisms.perturbed_index import IndexLaw
+from balaclava.simulation.analysis.regret_plots import COLOURS
 
 _OMITTED_MASS = 1e-12  # beyond the grid, at either end; far below any delta of the paper
 _INVISIBLE_MASS = 1e-5  # beyond the picture, at either end: less than a pixel
@@ -138,8 +132,6 @@ def draw_regions(panels: list[IndexPair], title: str) -> Figure:
 
 def _draw_region(ax: Axes, panel: IndexPair, minus: np.ndarray) -> None:
     from matplotlib.ticker import MaxNLocator
-
-    from balaclava.simulation.analysis.regret_plots import COLOURS
 
     blue, red = COLOURS[:2]
     low, high = panel.region
