@@ -32,6 +32,15 @@ def compare_regret(results: Results, label: str, others: Sequence[str]) -> str:
     return next((answer for answer in ("differs", "unclear") if answer in answers), "agrees")
 
 
+def claim_lowest(
+    results: Mapping[str, Results], claim: str, label: str, others: Sequence[str]
+) -> str:
+    """One line for the claim that a policy has less regret than every other, in each panel."""
+    return claim_line(
+        claim, {k: compare_regret(each, label, others) for k, each in results.items()}
+    )
+
+
 def ranking(results: Results) -> str:
     """The policies from the lowest mean regret to the highest."""
     means = {label: mean_of_regret(results, label) for label in results.labels}

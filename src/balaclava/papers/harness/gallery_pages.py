@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from balaclava._core.atomic_files import atomically, require_writable_folder
-from balaclava._core.html_templates import render_template
+from balaclava._core.html_templates import render_template, render_text
 from balaclava.errors import ResultsFileError
 from balaclava.papers.harness.figure_registry import FigureEntry
 
+TEMPLATES = "balaclava.papers.harness"  # the package of the pages' templates
 PICTURES = "pictures.json"  # lists the small pictures written beside it, by figure
 _SMALL_WIDTH = 1400  # pixels of a small picture; the documentation displays about half of it
 _SMALL_BYTES = 95_000  # of a small picture, at most: keeps the repository small
@@ -115,22 +116,7 @@ def markdown(parts: Mapping[str, str], entries: Sequence[FigureEntry]) -> str:
     papers: dict[str, list[FigureEntry]] = {}
     for each in entries:
         papers.setdefault(each.reference, []).append(each)
-    text = [
-        "# Gallery",
-        "The figures of the papers, reproduced from their descriptions. Each has the picture, what "
-        "the paper shows, what we see, and why they differ. If a paper omits a detail, the text "
-        "states our choice. `make gallery` makes those whose policies have changed, at a scale "
-        "that takes minutes; `balaclava reproduce NAME --scale paper` uses the paper's own sizes, "
-        "where it has that experiment, and large ones of ours where it has not. The line below the "
-        "title names the scale.",
-    ]
-    for reference, theirs in papers.items():
-        links = [f"- [{each.name}](#{each.name}): {_plain(each.title)}" for each in theirs]
-        text += [f"**{_plain(reference)}**", "\n".join(links)]
-    for reference, theirs in papers.items():
-        text.append(f"## {_plain(reference)}")
-        text += [f"### {each.name}\n\n{parts[each.name].rstrip()}" for each in theirs]
-    return "\n\n".join(text) + "\n"
+    return render_text(TEMPLATES, "gallery.md", papers=papers, parts=parts, plain=_plain)
 
 
 def _plain(text: str) -> str:
@@ -158,4 +144,4 @@ def shrink(source: Path, target: Path) -> None:
 
 
 def html_page(figures: Sequence[GalleryFigure]) -> str:
-    return render_template("balaclava.papers.harness", "gallery.html", figures=figures)
+    return render_template(TEMPLATES, "gallery.html", figures=figures)

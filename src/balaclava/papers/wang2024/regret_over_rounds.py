@@ -8,8 +8,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.papers.harness.claims import (
-    claim_line,
-    compare_regret,
+    claim_lowest,
     misled_runs,
     ranking,
     subset,
@@ -158,19 +157,11 @@ def figure_4(run: FigureRun) -> FigureText:
     loose: Any = results["a"].policies[baseline]
     strict: Any = results["b"].policies[baseline]
     claims = [
-        claim_line(
-            f"{name} below {label}",
-            {letter: compare_regret(results[letter], name, [label]) for letter in settings},
-        )
+        claim_lowest(results, f"{name} below {label}", name, [label])
         for label in (baseline, INTERVAL_1)
         for name in ours
     ]
-    claims.append(
-        claim_line(
-            "dp-ftpl-new lowest of all",
-            {letter: compare_regret(results[letter], "dp-ftpl-new", others) for letter in settings},
-        )
-    )
+    claims.append(claim_lowest(results, "dp-ftpl-new lowest of all", "dp-ftpl-new", others))
     claims += [f"({letter}) {_after_start(results[letter])}" for letter in settings]
     claims += [f"({letter}) {misled_runs(results[letter], names)}" for letter in "ab"]
 
@@ -207,17 +198,9 @@ def figure_5(run: FigureRun) -> FigureText:
     }
     equal_scope = play_settings(run, settings, names)
     results = run.results
-    claims = [
-        claim_line(
-            "dp-ftpl-new lowest of all",
-            {letter: compare_regret(results[letter], "dp-ftpl-new", others) for letter in settings},
-        )
-    ]
+    claims = [claim_lowest(results, "dp-ftpl-new lowest of all", "dp-ftpl-new", others)]
     claims += [
-        claim_line(
-            f"dp-se above {name}",
-            {letter: compare_regret(results[letter], name, ["dp-se"]) for letter in settings},
-        )
+        claim_lowest(results, f"dp-se above {name}", name, ["dp-se"])
         for name in ("dp-ucb", ALL_COUNTERS, "dp-ucb-bound")
     ]
     claims += [f"({letter}) {misled_runs(results[letter], names)}" for letter in "ab"]
