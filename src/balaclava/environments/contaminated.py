@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class Contaminated(Environment):
 
     name = "contaminated"
     reference = "Wu, Zhou, Tao, Wang 2023"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {
             "inner": {"name": "pareto", "means": [0.5, 0.9], "shape": 1.95},
             "fraction": 0.1,

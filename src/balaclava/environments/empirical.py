@@ -63,7 +63,7 @@ class Empirical(Environment):
     name = "empirical"
     draw = staticmethod(draw)
     holds_data = True
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {"samples": [[0.0, 1.0], [2.0], [0.5, -3.0, 4.0]]},
         {"samples": {"b": [1.0, 2.0], "a": [0.0]}},
     )

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Advice(LossEnvironment):
 
     name = "advice"
     reference = "Asi, Raman, Talwar 2025"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {
             "losses": {"name": "stochastic-losses", "means": [0.2, 0.7]},
             "advice": [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]],

@@ -1,7 +1,7 @@
 """Normal rewards."""
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Gaussian(Environment):
     name = "gaussian"
     reward_range = (-math.inf, math.inf)
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"scales": [1.0, 2.0, 0.5]})
+    examples = ({}, {"scales": [1.0, 2.0, 0.5]})
     means: Means
     scales: Scales = 1.0  # type: ignore[assignment]  # one number stands for all arms
 

@@ -94,7 +94,7 @@ class Labelled(ContextualEnvironment):
     name = "labelled"
     draw = staticmethod(draw)
     holds_data = True
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {"features": [[0.1, 0.9], [0.4, 0.2], [0.8, 0.3], [0.2, 0.7]], "labels": [0, 2, 1, 0]},
     )
     disjoint: ClassVar[bool] = True

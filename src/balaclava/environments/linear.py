@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class Linear(ContextualEnvironment):
 
     name = "linear"
     reference = "Abbasi-Yadkori, Pal, Szepesvari 2011"
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {"theta": [0.7, 0.3, -0.4], "arms": 3},
         {
             "theta": [0.2, 0.6, 0.7, -0.1],

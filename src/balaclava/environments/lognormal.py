@@ -1,7 +1,7 @@
 """Lognormal rewards."""
 
 import math
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class LogNormal(Environment):
     name = "lognormal"
     reward_range = (0.0, math.inf)
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"sigma": 1.0},)
+    examples = ({"sigma": 1.0},)
     means: PositiveMeans
     sigma: Sigma
 

@@ -1,7 +1,7 @@
 """Given losses, round by round."""
 
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -41,9 +41,7 @@ class Losses(LossEnvironment):
     name = "losses"
     draw = staticmethod(draw)
     holds_data = True
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"losses": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 1.0]]},
-    )
+    examples = ({"losses": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 1.0]]},)
     losses: LossTable
 
     def __post_init__(self) -> None:

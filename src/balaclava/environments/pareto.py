@@ -1,7 +1,7 @@
 """Pareto rewards (the experiments of Tao, Wu, Zhao, Wang 2022)."""
 
 import math
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Pareto(Environment):
     name = "pareto"
     reference = "Tao, Wu, Zhao, Wang 2022"
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"shape": 1.55}, {"shape": 3.0})
+    examples = ({"shape": 1.55}, {"shape": 3.0})
     means: PositiveMeans
     shape: Shape
 

@@ -1,7 +1,7 @@
 """Student's t rewards."""
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class StudentT(Environment):
     name = "student-t"
     reward_range = (-math.inf, math.inf)
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {"degrees": 1.5},
         {"degrees": 4.0, "scale": 2.0},
     )

@@ -1,6 +1,6 @@
 """Constant losses that change once (Asi, Raman, Talwar 2025, Lemma 5.1)."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -42,9 +42,7 @@ class Switching(LossEnvironment):
     name = "switching"
     reference = "Asi, Raman, Talwar 2025"
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"switch": 100, "before": [0.5, 1.0], "after": [0.5, 0.0]},
-    )
+    examples = ({"switch": 100, "before": [0.5, 1.0], "after": [0.5, 0.0]},)
     horizon: Horizon
     switch: Annotated[int, Range(0, meaning="last round before the change")]
     before: Vector

@@ -1,7 +1,7 @@
 """Given rewards, round by round."""
 
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -39,9 +39,7 @@ class Table(Environment):
     name = "table"
     draw = staticmethod(draw)
     holds_data = True
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"rewards": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 3.0]]},
-    )
+    examples = ({"rewards": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 3.0]]},)
     rewards: Rewards
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """Rewards that are one of two values or 0 (the lower bounds of Tao, Wu, Zhao, Wang 2022)."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class ThreePoint(TwoPoint):
 
     name = "three-point"
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+    examples = (
         {
             "values": [2.0, -1.0, 5.0],
             "probabilities": [0.5, 1.0, 0.1],

@@ -1,7 +1,7 @@
 """Rewards that are a value or 0 (the lower bounds of Tao, Wu, Zhao, Wang 2022)."""
 
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -27,10 +27,6 @@ class TwoPoint(Environment):
     probability g^{1+v}/2 and g^{1+v}/2 - gap g differ by `gap`. Their moments of order 1 + v are
     1/2 and 3/10 (Tao et al., Theorem 10).
 
-    Parameters:
-        values: the value of each arm.
-        probabilities: its probability, for each arm.
-
     Example:
         >>> world = bl.environment("two-point", values=[2, 2], probabilities=[0.125, 0.075])
         >>> world.moments(2).tolist(), world.gaps.round(6).tolist()
@@ -43,9 +39,7 @@ class TwoPoint(Environment):
     name = "two-point"
     reference = "Tao, Wu, Zhao, Wang 2022"
     draw = staticmethod(draw)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"values": [2.0, -1.0, 10.0], "probabilities": [0.5, 1.0, 0.01]},
-    )
+    examples = ({"values": [2.0, -1.0, 10.0], "probabilities": [0.5, 1.0, 0.01]},)
     values: Values
     probabilities: Probabilities
 

@@ -50,10 +50,10 @@ def play_part(
     """Play repetitions of a cell; runs on a worker."""
     _require_same(expected, software())
     if chosen_device(device, feedback, winners, environment) == "cuda":
-        from balaclava.simulation.gpu.launches import play_repetitions
+        from balaclava.simulation.gpu.launches import game_batches, play_in_turn
 
         pair = policy.name, policy, environment
-        return list(play_repetitions(*pair, checkpoints, seed, repetitions))
+        return list(play_in_turn(game_batches(*pair, checkpoints, seed, repetitions)))
     play = repetition_player(
         policy.name, policy, environment, checkpoints, seed, feedback, winners=winners
     )

@@ -155,12 +155,12 @@ def test_an_error_in_one_pair_stops_all():
 def test_a_sweep_that_goes_on_ends_with_the_same_runs(tmp_path):
     from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
     from balaclava.experiments.sweep_runner import run_sweep
-    from balaclava.simulation.gpu.launches import play_repetitions
+    from balaclava.simulation.gpu.launches import game_batches, play_in_turn
 
     policy = bl.policy("ucb1", arms=9)
     whole = regrets(policy, NINE, 12, "cuda")
     rounds = np.array([200, 400, 600])
-    some = list(play_repetitions("it", policy, NINE, rounds, 5, [0, 3, 4, 11]))
+    some = list(play_in_turn(game_batches("it", policy, NINE, rounds, 5, [0, 3, 4, 11])))
     assert [run.repetition for run in some] == [0, 3, 4, 11]
     assert all(np.array_equal(run.regret, whole[run.repetition]) for run in some)
     experiment = SimulationSetting({"it": policy}, NINE, 600, 12, 5, [200, 400, 600], device="cuda")

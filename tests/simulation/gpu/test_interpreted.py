@@ -17,7 +17,7 @@ from balaclava.errors import PolicyError
 from balaclava.experiments import sweep_runner
 from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
 from balaclava.simulation.gpu import launches
-from balaclava.simulation.gpu.launches import play_repetitions
+from balaclava.simulation.gpu.launches import game_batches, play_in_turn
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
 from balaclava.testing.examples import examples, matching_environment
 from tests.simulation.gpu.interpreted import Bank, by_hand, install
@@ -62,7 +62,7 @@ def test_a_game_depends_on_its_seed_alone(name, shape, monkeypatch):
 
 def test_any_repetition_is_played_alone():
     policy, far = bl.policy("ucb1", arms=3), 2**33
-    runs = list(play_repetitions("it", policy, WORLD, ROUNDS, 5, [0, 1, far]))
+    runs = list(play_in_turn(game_batches("it", policy, WORLD, ROUNDS, 5, [0, 1, far])))
     assert [run.repetition for run in runs] == [0, 1, far]
     for run in runs:
         requires_the_same(run, policy, WORLD, 5)

@@ -66,7 +66,7 @@ def robust_kernels(
     """The policy's kernels with one estimator, given as kernels.
 
     Args:
-        begin_estimator: of params: the estimator's empty state.
+        begin_estimator: of (arms, horizon): the estimator's empty state.
         first_pulls: (a, b): each arm needs a + b log T rewards before any index counts.
         refresh: of (params, state, log t): bring all estimates up to date.
         width: of (params, log t): the bonus without its shrinkage.
@@ -82,7 +82,7 @@ def robust_kernels(
             pulls=np.zeros(arms, np.int64),
             estimates=np.zeros(arms),
             shrinkage=np.zeros(arms),
-            estimator=begin_estimator(params),
+            estimator=begin_estimator(arms, params.horizon),
         )
 
     @kernel(borrows=True)
@@ -105,11 +105,6 @@ def robust_kernels(
             state.shrinkage[arm] = float(state.pulls[arm]) ** (1.0 / params.moment_order - 1.0)
 
     return Kernels(begin, choose, learn)
-
-
-@kernel
-def begin_truncated_mean(params: Any) -> Any:
-    return truncated_mean.begin_truncation(params.arms, params.horizon)
 
 
 @kernel(borrows=True)
@@ -150,9 +145,9 @@ def most_blocks(log_t: float) -> int:
 
 
 @kernel
-def begin_medians(params: Any) -> Any:
-    most = most_blocks(clock(params, params.horizon))
-    return median_of_means.begin_median_of_means(params.arms, params.horizon, most)
+def begin_medians(arms: int, horizon: int) -> Any:
+    most = most_blocks(math.log(max(horizon, 2)))
+    return median_of_means.begin_median_of_means(arms, horizon, most)
 
 
 @kernel(borrows=True)
@@ -175,11 +170,6 @@ def median_of_means_width(params: Any, log_t: float) -> float:
 @kernel(borrows=True)
 def keep_sample(params: Any, state: State, t: int, arm: int, reward: float) -> None:
     append(state.estimator.samples, arm, state.pulls[arm], reward)
-
-
-@kernel
-def begin_catoni_means(params: Any) -> Any:
-    return begin_catoni(params.arms, params.horizon)
 
 
 @kernel(borrows=True)
@@ -205,7 +195,7 @@ def keep_for_catoni(params: Any, state: State, t: int, arm: int, reward: float) 
 
 ROBUST_KERNELS = {
     "truncated-mean": robust_kernels(
-        begin_truncated_mean,
+        truncated_mean.begin_truncation,
         (1.0, 0.0),
         refresh_truncated_means,
         truncated_mean_width,
@@ -216,7 +206,7 @@ ROBUST_KERNELS = {
     ),
     # Catoni's estimate needs more than 4 log t rewards, its bonus 8 log t.
     "catoni": robust_kernels(
-        begin_catoni_means, (0.0, 8.0), refresh_catoni_means, catoni_width, keep_for_catoni
+        begin_catoni, (0.0, 8.0), refresh_catoni_means, catoni_width, keep_for_catoni
     ),
 }
 

@@ -12,7 +12,7 @@ import functools
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -143,16 +143,9 @@ def total_bytes(batches: Sequence[GameBatch]) -> int:
     return games + sum(state_bytes(each) for each in constants)
 
 
-def play_repetitions(
-    label: str,
-    policy: Policy,
-    environment: Environment,
-    rounds: np.ndarray,
-    seed: int,
-    repetitions: Sequence[int],
-) -> Iterator[Run]:
-    """Play these repetitions of a pair, one range of numbers after the other."""
-    for batch in game_batches(label, policy, environment, rounds, seed, repetitions):
+def play_in_turn(batches: Iterable[GameBatch]) -> Iterator[Run]:
+    """Play batches one after the other."""
+    for batch in batches:
         with device_errors():
             (runs,) = LaunchGroup([batch]).play()
         yield from runs
