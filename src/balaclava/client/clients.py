@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, wraps
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from balaclava._core.extras import require_extra
 from balaclava.client import calls
@@ -23,7 +23,10 @@ from balaclava.client.retries import Exchange, attempts
 from balaclava.errors import ParameterError
 
 Answer = TypeVar("Answer")
+One = TypeVar("One", covariant=True)
+Many = TypeVar("Many", covariant=True)
 P = ParamSpec("P")
+Id = str | None
 
 
 class endpoint(Generic[P, Answer]):  # noqa: N801  (a decorator)
@@ -50,6 +53,38 @@ class endpoint(Generic[P, Answer]):  # noqa: N801  (a decorator)
     def __get__(self, client: Any, owner: Any) -> Any:
         method = owner._method(self._function)
         return method if client is None else MethodType(method, client)
+
+
+class Decide(Protocol[One, Many]):
+    """`decide` to a type checker: one decision, or a list if a `count` is given."""
+
+    @overload
+    def __call__(
+        self, experiment: str, person: Id = None, request_id: Id = None, count: None = None
+    ) -> One: ...
+    @overload
+    def __call__(
+        self, experiment: str, person: Id = None, request_id: Id = None, *, count: int
+    ) -> Many: ...
+
+
+class deciding(endpoint[..., Any]):  # noqa: N801  (a decorator)
+    """The call `decide`, whose answer depends on `count`."""
+
+    @overload
+    def __get__(
+        self, client: Client, owner: Any
+    ) -> Decide[ServiceDecision, list[ServiceDecision]]: ...
+    @overload
+    def __get__(
+        self, client: AsyncClient, owner: Any
+    ) -> Decide[
+        Coroutine[Any, Any, ServiceDecision], Coroutine[Any, Any, list[ServiceDecision]]
+    ]: ...
+    @overload
+    def __get__(self, client: None, owner: Any) -> Callable[..., Any]: ...
+    def __get__(self, client: Any, owner: Any) -> Any:
+        return super().__get__(client, owner)
 
 
 def _signature(function: Callable[..., Exchange[Any]]) -> inspect.Signature:
@@ -101,11 +136,33 @@ class ServiceCalls:
     def _send(self, call: Call[Answer]) -> Exchange[Answer]:
         return attempts(call, self._patience)
 
-    @endpoint
-    def _decide(
-        self, experiment: str, person: str | None, request_id: str | None, count: int
-    ) -> Exchange[list[ServiceDecision]]:
-        return self._send(calls.decide(experiment, person, request_id, count))
+    @deciding
+    def decide(
+        self,
+        experiment: str,
+        person: str | None = None,
+        request_id: str | None = None,
+        count: int | None = None,
+    ) -> Exchange[ServiceDecision | list[ServiceDecision]]:
+        """Ask for one decision, or for exactly `count`.
+
+        Args:
+            experiment: Its name.
+            person: Any string that identifies the participant. The service stores a keyed
+                digest of it, and limits how many of the participant's decisions learn.
+            request_id: Idempotency key: the same id gets the same decisions. By default the
+                client generates one for its own retries.
+            count: How many decisions; None for one, not in a list.
+
+        Returns:
+            A decision, or a list of `count` decisions.
+
+        Raises:
+            ServiceConflictError: The experiment is paused, or the request_id is taken.
+        """
+        number = 1 if count is None else count
+        made = yield from self._send(calls.decide(experiment, person, request_id, number))
+        return made[0] if count is None else made
 
     @endpoint
     def reward(self, decision: DecisionOrId, value: float) -> Exchange[None]:
@@ -431,51 +488,6 @@ class Client(ServiceCalls):
             except StopIteration as end:
                 return end.value
 
-    @overload
-    def decide(
-        self,
-        experiment: str,
-        person: str | None = None,
-        request_id: str | None = None,
-        count: None = None,
-    ) -> ServiceDecision: ...
-
-    @overload
-    def decide(
-        self,
-        experiment: str,
-        person: str | None = None,
-        request_id: str | None = None,
-        *,
-        count: int,
-    ) -> list[ServiceDecision]: ...
-
-    def decide(
-        self,
-        experiment: str,
-        person: str | None = None,
-        request_id: str | None = None,
-        count: int | None = None,
-    ) -> ServiceDecision | list[ServiceDecision]:
-        """Ask for one decision, or for exactly `count`.
-
-        Args:
-            experiment: Its name.
-            person: Any string that identifies the participant. The service stores a keyed
-                digest of it, and limits how many of the participant's decisions learn.
-            request_id: Idempotency key: the same id gets the same decisions. By default the
-                client generates one for its own retries.
-            count: How many decisions; None for one, not in a list.
-
-        Returns:
-            A decision, or a list of `count` decisions.
-
-        Raises:
-            ServiceConflictError: The experiment is paused, or the request_id is taken.
-        """
-        made = self._decide(experiment, person, request_id, 1 if count is None else count)
-        return made[0] if count is None else made
-
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
@@ -533,36 +545,6 @@ class AsyncClient(ServiceCalls):
                 wait, call = exchange.send(outcome)
             except StopIteration as end:
                 return end.value
-
-    @overload
-    async def decide(
-        self,
-        experiment: str,
-        person: str | None = None,
-        request_id: str | None = None,
-        count: None = None,
-    ) -> ServiceDecision: ...
-
-    @overload
-    async def decide(
-        self,
-        experiment: str,
-        person: str | None = None,
-        request_id: str | None = None,
-        *,
-        count: int,
-    ) -> list[ServiceDecision]: ...
-
-    @wraps(Client.decide)
-    async def decide(
-        self,
-        experiment: str,
-        person: str | None = None,
-        request_id: str | None = None,
-        count: int | None = None,
-    ) -> ServiceDecision | list[ServiceDecision]:
-        made = await self._decide(experiment, person, request_id, 1 if count is None else count)
-        return made[0] if count is None else made
 
     async def close(self) -> None:
         """Close the connections."""
