@@ -84,3 +84,35 @@ def test_every_parameter_and_paper_is_described(cls: type[bl.Policy]) -> None:
     assert ends is not None
     stray = [line for line in text[ends.start() :].splitlines() if line[:1].strip()]
     assert [line.rstrip(":") for line in stray] == [name for name in sections if name in order[1:]]
+
+
+class Shared(bl.Policy):
+    """A base class.
+
+    Privacy:
+        The same for all.
+
+    Parameters:
+        epsilon: shared.
+        radius_scale: overridden.
+    """
+
+    epsilon: Epsilon
+    radius_scale: RadiusScale = 1.0
+
+
+def test_shared_sections_stand_in_a_base_class() -> None:
+    class Particular(Shared):
+        """One line.
+
+        Parameters:
+            radius_scale: its own.
+        """
+
+        name = "particular"
+
+    complete_docstring(Particular)
+    assert inspect.getdoc(Particular) == (
+        "One line.\n\nPrivacy:\n    The same for all.\n\nParameters:\n"
+        "    arms: number of arms, K.\n    epsilon: shared.\n    radius_scale: its own."
+    )

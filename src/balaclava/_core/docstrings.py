@@ -1,8 +1,9 @@
 """Complete the docstrings of policies and environments from what they declare.
 
-An author writes what is particular to a class. Parameters that the docstring does not describe are
-added with their declared meaning, and the paper of `reference` in full, from bibliography.txt. An
-example begins with the import of the package.
+An author writes what is particular to a class. Its Privacy section, and what it says about a
+parameter, may stand in the docstring of a base class. Parameters that neither describes are added
+with their declared meaning, and the paper of `reference` in full, from bibliography.txt. An example
+begins with the import of the package.
 """
 
 import functools
@@ -15,6 +16,7 @@ from balaclava._core.declared import Declared
 
 _FINAL_SECTIONS = ("Parameters", "Example", "References", "See Also")  # at the end, in this order
 _IMPORT = "    >>> import balaclava as bl\n"
+_PRIVACY = "\n\nPrivacy:\n"
 _BEGINNING = re.compile(rf"\n\n(?=(?:{'|'.join(_FINAL_SECTIONS)}):\n)")
 _ENTRY = re.compile(r"\n(?=    \w)")  # of a section: a line that is not indented further
 
@@ -30,18 +32,29 @@ def complete_docstring(cls: type[Declared]) -> None:
     """Add the parameters and the paper that a docstring does not mention."""
     if cls.__doc__ is None:
         return
-    text, *rest = _BEGINNING.split(inspect.cleandoc(cls.__doc__))
-    sections = {part.partition(":")[0]: part for part in rest}
-    sections["Parameters"] = _parameters(cls, sections.get("Parameters", ""))
+    text, sections = _split(cls)
+    if _PRIVACY not in text:
+        inherited = (_split(base)[0].partition(_PRIVACY) for base in cls.__mro__[1:])
+        text += next((_PRIVACY + section for _, found, section in inherited if found), "")
+    sections["Parameters"] = _parameters(cls)
     if _IMPORT not in sections.get("Example", _IMPORT):
         sections["Example"] = sections["Example"].replace("Example:\n", "Example:\n" + _IMPORT)
     sections["References"] = _references(cls, sections.get("References", ""))
     cls.__doc__ = "\n\n".join([text, *filter(None, map(sections.get, _FINAL_SECTIONS))])
 
 
-def _parameters(cls: type[Declared], section: str) -> str:
+def _split(cls: type) -> tuple[str, dict[str, str]]:
+    """The text of a docstring, and its final sections by name."""
+    text, *rest = _BEGINNING.split(inspect.cleandoc(vars(cls).get("__doc__") or ""))
+    return text, {part.partition(":")[0]: part for part in rest}
+
+
+def _parameters(cls: type[Declared]) -> str:
     """Every parameter: required ones, other described ones, the rest."""
-    described = {entry.split(":")[0].strip(): entry for entry in _ENTRY.split(section)[1:]}
+    described: dict[str, str] = {}
+    for each in cls.__mro__:
+        for entry in _ENTRY.split(_split(each)[1].get("Parameters", ""))[1:]:
+            described.setdefault(entry.split(":")[0].strip(), entry)
     entries = {
         each.name: described.get(each.name, f"    {each.name}: {each.meaning}.")
         for each in cls.parameter_list()

@@ -174,6 +174,12 @@ class ConvertedPolicy(HoldoutPolicy, loss_policies.PrivateLossPolicy):
     divides the loss by the probability of that choice. A round with another arm would put another
     arm's loss into the mean. Use the base's share of uniform draws instead (`gamma` of exp3), which
     is part of that probability.
+
+    Parameters:
+        epsilon: privacy loss. Above 1 there is no bound on the regret.
+        batch: tau; ceil(1/epsilon) by default.
+        outstanding: decisions that can await their losses at once; beyond it a decision is served
+            but not learned from.
     """
 
     model = "central"
@@ -245,29 +251,33 @@ class ConvertedPolicy(HoldoutPolicy, loss_policies.PrivateLossPolicy):
 _CONVERSION_SECTIONS = {
     "rule": """In each batch of tau rounds {base} chooses an arm and plays it throughout. It then
     learns from the mean of the batch's losses + Lap(lambda), lambda = 1 / (tau epsilon).""",
-    "privacy": """Privacy:
-        epsilon-differential privacy of the whole trajectory: each loss enters one batch, whose sum
-        is released once with noise of scale 1/epsilon. See `balaclava.policies.adversarial
-        .conversion`. A batch that the horizon cuts off releases nothing.""",
-    "parameters": """Parameters:
-        horizon: number of rounds, at least tau.
-        epsilon: privacy loss. Above 1 there is no bound on the regret.
-        batch: tau; ceil(1/epsilon) by default.
-        outstanding: decisions that can await their losses at once; beyond it a decision is served
-            but not learned from.""",
+    "example": """Example:
+        >>> policy = bl.policy("{name}", arms=3, horizon=10_000, epsilon=0.5)
+        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
+        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
+        >>> round(float(results.final_regret("{name}").mean()))""",
 }
 
 
 def documented(cls: PolicyClass) -> PolicyClass:
-    """Write the shared sections of a conversion's docstring: `{rule}`, `{privacy}`, ..."""
-    sections = {**cls.docstring_sections, "base": cls.base_name()}
+    """Write the shared passages of a conversion's docstring: `{rule}` and `{example}`."""
+    sections = {**cls.docstring_sections, "base": cls.base_name(), "name": cls.name}
     for name, text in sections.items():
         cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{" + name + "}", text)
     return cls
 
 
 class TunedPolicy(ConvertedPolicy):
-    """A conversion whose base is tuned to the number of batches and to their noise."""
+    """A conversion whose base is tuned to the number of batches and to their noise.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory: each loss enters one batch, whose sum
+        is released once with noise of scale 1/epsilon. See `balaclava.policies.adversarial
+        .conversion`. A batch that the horizon cuts off releases nothing.
+
+    Parameters:
+        horizon: number of rounds, at least tau.
+    """
 
     reference = "Asi, Raman, Talwar 2025"
     docstring_sections: ClassVar[Mapping[str, str]] = _CONVERSION_SECTIONS
@@ -327,10 +337,6 @@ class Privatised(ConvertedPolicy):
     Parameters:
         base: a policy that learns from losses, or a mapping with its `name` and parameters.
             Tune it to floor(horizon / tau) rounds of losses with noise of scale 1/(tau epsilon).
-        epsilon: privacy loss. Above 1 the guarantee holds, but there is no bound on the regret.
-        batch: tau; ceil(1/epsilon) by default.
-        outstanding: decisions that may wait for their losses at once; beyond it a decision is
-            served but not learned from.
         horizon: if given, one that ends within the first batch is refused.
 
     Example:

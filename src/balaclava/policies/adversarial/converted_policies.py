@@ -1,7 +1,7 @@
 """EXP3, FTPL, HTINF and Tsallis-INF made private by batches (Asi, Raman, Talwar 2025).
 
 Corollaries E.1 (exp3), E.3 (ftpl) and 3.2 (htinf). The classes differ in their base; `documented`
-writes the sections of their docstrings that are the same.
+writes the passages of their docstrings that are the same.
 """
 
 from balaclava.policies.adversarial.conversion import TunedPolicy, documented
@@ -24,16 +24,10 @@ class DPExp3(TunedPolicy):
     Exp3 uses the eta and gamma for n = floor(T / tau) rounds and noise of scale lambda. At
     epsilon = 1/tau, eta is within 5 % of the paper's sqrt(log K / (22 n K log(K n)^2)).
 
-    {privacy}
-
-    {parameters}
+    Parameters:
         learning_rate_scale: multiplies exp3's eta, and gamma with it.
 
-    Example:
-        >>> policy = bl.policy("dp-exp3", arms=3, horizon=10_000, epsilon=0.5)
-        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
-        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
-        >>> round(float(results.final_regret("dp-exp3").mean()))
+    {example}
         1898
 
     See Also:
@@ -60,16 +54,10 @@ class DPFTPL(TunedPolicy):
     Ftpl uses the eta and M for n = floor(T / tau) rounds and noise of scale lambda. The
     perturbations that ftpl draws itself are not counted as privacy.
 
-    {privacy}
-
-    {parameters}
+    Parameters:
         learning_rate_scale: multiplies ftpl's eta; above 1 there is no bound on the regret.
 
-    Example:
-        >>> policy = bl.policy("dp-ftpl", arms=3, horizon=10_000, epsilon=0.5)
-        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
-        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
-        >>> round(float(results.final_regret("dp-ftpl").mean()))
+    {example}
         1874
 
     See Also:
@@ -100,16 +88,10 @@ class DPHTINF(TunedPolicy):
     E(l + Z)^2 = E l^2 + E Z^2. The bound holds for every such sigma and is smaller by sqrt(2) or
     more.
 
-    {privacy}
-
-    {parameters}
+    Parameters:
         learning_rate_scale: multiplies htinf's eta; only at 1 there is a bound on the regret.
 
-    Example:
-        >>> policy = bl.policy("dp-htinf", arms=3, horizon=10_000, epsilon=0.5)
-        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
-        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
-        >>> round(float(results.final_regret("dp-htinf").mean()))
+    {example}
         415
 
     References:
@@ -136,16 +118,10 @@ class DPTsallisINF(TunedPolicy):
     {rule}
     Tsallis-inf uses sigma = sqrt(1 + 2 lambda^2).
 
-    {privacy}
-
-    {parameters}
+    Parameters:
         learning_rate_scale: multiplies tsallis-inf's eta.
 
-    Example:
-        >>> policy = bl.policy("dp-tsallis-inf", arms=3, horizon=10_000, epsilon=0.5)
-        >>> world = bl.environment("stochastic-losses", means=[0.5, 0.5, 0.2])
-        >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
-        >>> round(float(results.final_regret("dp-tsallis-inf").mean()))
+    {example}
         287
 
     References:

@@ -98,7 +98,6 @@ class DPFTPLGauss(StartPhasePolicy):
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.
-        reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
     Example:
         >>> bl.policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01).start_phase

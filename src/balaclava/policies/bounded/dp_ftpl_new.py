@@ -70,7 +70,6 @@ class DPFTPLNew(PrivateBoundedPolicy):
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed if delta is above 0.
         horizon: T, the rounds that will be played; at least 2.
-        reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
     Example:
         >>> policy = bl.policy("dp-ftpl-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)

@@ -108,7 +108,6 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
         horizon: T, the rounds that will be played; at least 2.
         tight_delta: draw the noise for delta instead of the paper's delta/2, with phase lengths
             to match.
-        reward_range: rewards are rescaled from it to [0, 1]; they need not be binary.
 
     Example:
         >>> policy = bl.policy("gdp-elim-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)

@@ -216,7 +216,16 @@ def end_batch(params: Params, state: PraeState, row: int, compare: bool) -> None
 
 
 class PraePolicy(PooledPolicy, PrivateRealPolicy):
-    """Parameters and regret bounds of prae-raw and prae-central."""
+    """Parameters and regret bounds of prae-raw and prae-central.
+
+    Parameters:
+        failure_probability: delta, of one estimate; 1/horizon by default.
+        radius_scale: multiplies beta; privacy and batch sizes are unaffected.
+        threshold: batches with fewer pulls remove no arm; by default what the radius needs.
+        first_phase: the arm of these batches. "uniform": drawn for the batch; "each-round": drawn
+            for each round; the rewards of both go unused. "greedy": the arm with the highest
+            released estimate; "half-greedy": that arm or a random one, with equal chance.
+    """
 
     pools = "epochs"
     epsilon: declared.Epsilon

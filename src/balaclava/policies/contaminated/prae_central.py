@@ -213,12 +213,6 @@ class PRAECentral(prae.PraePolicy):
         moment_bound: bound on E|X - mean|^k of the clean rewards of every arm.
         mean_range: D, the means lie in [-D, D]; at least 2r in the units above.
         contamination: alpha, a bound on the share of outliers, below 1/4.
-        failure_probability: delta, of one estimate; 1/horizon by default.
-        radius_scale: multiplies beta; privacy and batch sizes are unaffected.
-        threshold: batches with fewer pulls remove no arm; by default as above.
-        first_phase: the arm of these batches. "uniform": drawn for the batch; "each-round": drawn
-            for each round; the rewards of both go unused. "greedy": the arm with the highest
-            released estimate; "half-greedy": that arm or a random one, with equal chance.
 
     Example:
         >>> policy = bl.policy("prae-central", arms=5, epsilon=1.0, moment_order=2, mean_range=100,

@@ -83,13 +83,7 @@ class PRAERaw(prae.PraePolicy):
         contamination: alpha, a bound on the share of outliers, below 1/2. As batches grow beta
             falls to 2 alpha^(1-1/k) + alpha. If that is 1 or more (alpha above 0.17 for k = 2), no
             arm is ever dropped unless radius_scale is below 1.
-        failure_probability: delta, of one estimate; 1/horizon by default.
-        radius_scale: multiplies beta; privacy and batch sizes are unaffected.
         radius: "mixed" as above, or "paper".
-        threshold: batches with fewer pulls remove no arm; by default what the radius needs.
-        first_phase: the arm of these batches. "uniform": drawn for the batch; "each-round": drawn
-            for each round; the rewards of both go unused. "greedy": the arm with the highest
-            released estimate; "half-greedy": that arm or a random one, with equal chance.
 
     Example:
         >>> policy = bl.policy("prae-raw", arms=5, epsilon=1.0, moment_order=2, horizon=10**6)

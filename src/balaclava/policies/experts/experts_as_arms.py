@@ -115,7 +115,12 @@ def with_experts(
 
 
 class ExpertsAsArms(HoldoutPolicy, PrivateExpertPolicy):
-    """Experts as the arms of a private bandit; subclasses define `inner`."""
+    """Experts as the arms of a private bandit; subclasses define `inner`.
+
+    Parameters:
+        epsilon: privacy loss. Above 1 there is no bound on the regret.
+        batch: tau; ceil(1/epsilon) by default.
+    """
 
     lost_reward = LOST_LOSS
 
@@ -171,9 +176,13 @@ _EXPERT_SECTIONS = {
         dp-{base}. Advice is public: see `balaclava.policies.experts.experts_as_arms`.""",
     "parameters": """Parameters:
         horizon: number of rounds, at least tau.
-        epsilon: privacy loss. Above 1 there is no bound on the regret.
-        batch: tau; ceil(1/epsilon) by default.
         learning_rate_scale: multiplies the learning rate of {base}; never affects privacy.""",
+    "played": """>>> pulls = [0, 0]
+        >>> for _ in range(2000):
+        ...     decision = agent.ask([[1, 0], [0.5, 0.5], [0, 1]])
+        ...     agent.tell(decision, reward=(0.9, 0.2)[decision.arm])
+        ...     pulls[decision.arm] += 1
+        >>> pulls""",
 }
 
 

@@ -28,8 +28,6 @@ class PrivatisedExperts(ExpertsAsArms):
     Parameters:
         base: a policy that learns from losses, with one arm for each expert, or a mapping with
             its `name` and parameters.
-        epsilon: privacy loss. Above 1 there is no bound on the regret.
-        batch: tau; ceil(1/epsilon) by default.
         horizon: if given, one that ends within the first batch is refused.
 
     Example:

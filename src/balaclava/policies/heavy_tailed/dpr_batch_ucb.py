@@ -258,7 +258,16 @@ def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
 
 
 class BatchUCBPolicy(PooledPolicy):
-    """Parameters, tables and regret bound of the central and the local policy."""
+    """Parameters, tables and regret bound of the central and the local policy.
+
+    Parameters:
+        moment_order: p, above 1.
+        horizon: rounds that will be played; sets failure_probability and the number of batches.
+        contamination: bound on the share of rewards that are arbitrary outliers; u bounds the
+            others. Refused if no level would give a radius below u^(1/p).
+        failure_probability: beta, of all radii of an arm; 1/horizon by default.
+        radius_scale: multiplies R, and lowers B with it; privacy is unaffected.
+    """
 
     fixed_arms = ""
     pools = "pools"
@@ -392,13 +401,7 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
         choices follow from released values. A batch that the horizon cuts off releases nothing.
 
     Parameters:
-        moment_order: p, above 1.
         moment_bound: u, a bound on E|X|^p, or on E|X - mu|^p if mean_range is given.
-        horizon: rounds that will be played; sets failure_probability and the number of batches.
-        contamination: bound on the share of rewards that are arbitrary outliers; u bounds the
-            others. Refused if no level would give a radius below u^(1/p).
-        failure_probability: beta, of all radii of an arm; 1/horizon by default.
-        radius_scale: multiplies R, and lowers B with it; privacy is unaffected.
         first_batch: n, by default as above.
         mean_range: D, the means lie in [-D, D].
 

@@ -144,11 +144,6 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
 
     Parameters:
         moment_bound: u. Do not compute it from the rewards to protect.
-        failure_probability: beta, 1/horizon by default.
-        radius_scale: multiplies err in the test, and shortens the epochs to match; privacy is
-            unaffected.
-        mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
-            and u = (moment_bound^(1/(1+v)) + D)^(1+v).
 
     Example:
         >>> bl.policy("dpr-se", arms=5, epsilon=1.0, horizon=10**6, moment_order=1.9,

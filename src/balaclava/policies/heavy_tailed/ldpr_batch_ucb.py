@@ -82,13 +82,7 @@ class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
         the whole trajectory: rewards truncated at B differ by at most 2B, for every B.
 
     Parameters:
-        moment_order: p, above 1.
         moment_bound: u, a bound on E|X|^p.
-        horizon: rounds that will be played; sets failure_probability and the number of batches.
-        contamination: bound on the share of rewards that are arbitrary outliers; u bounds the
-            others. Refused if no level would give a radius below u^(1/p).
-        failure_probability: beta, of all radii of an arm; 1/horizon by default.
-        radius_scale: multiplies R, and lowers B with it; privacy is unaffected.
         first_batch: n, by default the least power of two at which R, with exp(-8) for beta/M, is
             at most u^(1/p).
 

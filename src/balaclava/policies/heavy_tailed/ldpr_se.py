@@ -178,11 +178,6 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
 
     Parameters:
         moment_bound: u.
-        failure_probability: beta, 1/horizon by default.
-        radius_scale: multiplies err in the test, and shortens the epochs to match; privacy is
-            unaffected.
-        mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
-            and u = (moment_bound^(1/(1+v)) + D)^(1+v).
 
     Example:
         The server's agent sends the level, and the device makes the report.

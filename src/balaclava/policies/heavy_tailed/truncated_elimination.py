@@ -73,6 +73,13 @@ class TruncatedEliminationPolicy(PooledPolicy):
 
     A subclass gives R and B as kernels of (params, active, epoch) and (params, active, epoch, R),
     and a bound on the error of an estimate.
+
+    Parameters:
+        failure_probability: beta, 1/horizon by default.
+        radius_scale: multiplies err in the test, and shortens the epochs to match; privacy is
+            unaffected.
+        mean_range: D. If given, the means lie in [-D, D], moment_bound is about E|X - mean|^(1+v),
+            and u = (moment_bound^(1/(1+v)) + D)^(1+v).
     """
 
     pools = "epochs"
