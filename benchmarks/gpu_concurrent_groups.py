@@ -21,8 +21,7 @@ import numpy as np
 
 import balaclava as bl
 from balaclava.simulation.gpu import device_states
-from balaclava.simulation.gpu.device_memory import DeviceMemory
-from balaclava.simulation.gpu.launches import GameBatch, play_batches
+from balaclava.simulation.gpu.launches import DeviceMemory, GameBatch, play_batches
 
 GAMES = 90
 EVERYTHING, NOTHING = 1 << 40, 0  # bytes of an array up to which a host lays it out

@@ -72,12 +72,19 @@ def overhead(quick: bool) -> list[Line]:
     the time to play it.
     """
     cells = plan(3, 100_000 if quick else 1_000_000, 20 if quick else 50)
-    (experiment,) = cells.settings
+    (one,) = cells.settings
     folders = map(str, itertools.count())
     with tempfile.TemporaryDirectory() as room:
         seconds = in_turns(
             {
-                "plain": lambda: experiment.run(workers=1),
+                "plain": lambda: bl.simulate(
+                    one.policies,
+                    one.environment,
+                    horizon=one.horizon,
+                    repetitions=one.repetitions,
+                    seed=one.seed,
+                    workers=1,
+                ),
                 "sweep": lambda: run_sweep(cells, Path(room) / next(folders), workers=1),
             },
             3 if quick else 5,

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from balaclava.client import AsyncClient, Client, ServiceDecision, calls
-from balaclava.client.retries import FIRST_WAIT, LONGEST_WAIT, attempts
+from balaclava.client.calls import FIRST_WAIT, LONGEST_WAIT, attempts
 from balaclava.errors import (
     ParameterError,
     RewardError,

@@ -45,6 +45,7 @@ from balaclava.experiments.sweep import open_sweep, plan_sweep
 from balaclava.experiments.sweep_runner import run_sweep
 from balaclava.simulation import engine, results_file
 from balaclava.simulation.gpu.device import gpu_fault
+from tests.experiments.settings import simulated
 
 SWEEP = """
 horizon = [300, 1000]
@@ -241,7 +242,7 @@ def test_a_sweep_is_what_simulate_gives_to_the_last_bit(
     assert all(cell.done and cell.path.is_file() for cell in found.cells)
     for experiment in plan.settings:
         results = found.results(experiment.environment_label, experiment.horizon)
-        plain = experiment.run()
+        plain = simulated(experiment)
         assert results.labels == plain.labels
         assert results.policies == plain.policies
         assert results.environment == plain.environment

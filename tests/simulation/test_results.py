@@ -27,6 +27,7 @@ from balaclava.experiments.experiment_file import read_plan
 from balaclava.policies.base import POLICIES
 from balaclava.reporting.report_data import experiment_toml
 from balaclava.simulation.results import Results, Run
+from tests.experiments.settings import simulated
 
 WORLD = bl.environment("bernoulli", means=[0.25, 0.75, 0.75])
 
@@ -298,7 +299,7 @@ def test_experiment_file(tmp_path: Path) -> None:
         "careful": bl.policy("ucb1", arms=2, radius_scale=2.0),
     }
     assert experiment.environment == bl.environment("bernoulli", means=[0.4, 0.6])
-    results = experiment.run()
+    results = simulated(experiment)
     assert results.regret("careful").shape == (2, 5)
     assert results.checkpoints.tolist() == [100, 200, 300, 400, 500]
 

@@ -34,6 +34,7 @@ from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.loops import make_late_play
 from balaclava.simulation.reward_delays import LOST, draw_delay
 from balaclava.testing.conformance import POLICY_SEED, late_run
+from tests.experiments.settings import simulated
 
 WORLD = bl.environment("bernoulli", means=[0.2, 0.5, 0.8])
 UCB = bl.policy("ucb1", arms=3)
@@ -277,7 +278,7 @@ def test_files_and_sweeps(tmp_path: Path):
     path.write_text(FILE.replace("{mean}", "8"))
     (experiment,) = read_plan(path).settings
     assert experiment.feedback == Feedback.create(bl.Delay(mean=8, lost=0.1), 20)
-    results = experiment.run()
+    results = simulated(experiment)
     results.save(tmp_path / "late.parquet")
     again = bl.load(tmp_path / "late.parquet")
     assert again.feedback == experiment.feedback

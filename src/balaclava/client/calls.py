@@ -1,13 +1,27 @@
-"""Requests to the service, and how to read their answers. No I/O happens here."""
+"""Requests to the service, how to read their answers, and retries. No I/O happens here.
 
+Retries decide which faults are transient, how long to wait, and which error an answer raises. Both
+clients share `attempts`, a generator: it yields each wait and request, and receives the response or
+the transport error.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import itertools
+import random
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from balaclava.errors import ParameterError, ServiceError
+from balaclava import errors
 from balaclava.privacy.device_report import checked_number
+
+if TYPE_CHECKING:
+    import httpx
 
 Answer = TypeVar("Answer")
 Document = dict[str, Any]
@@ -55,7 +69,7 @@ def decision_id(decision: DecisionOrId) -> str:
     """The id of a decision, given as a `ServiceDecision` or as the id itself."""
     text = decision.decision_id if isinstance(decision, ServiceDecision) else decision
     if not isinstance(text, str) or not text:
-        raise ParameterError(
+        raise errors.ParameterError(
             f"a {type(decision).__name__} is not a decision; give the result of decide, or its "
             "decision_id"
         )
@@ -89,7 +103,7 @@ def decide(
             for one in document["decisions"]
         ]
         if len(decisions) != count:
-            raise ServiceError(f"asked for {count} decisions, but received {len(decisions)}")
+            raise errors.ServiceError(f"asked for {count} decisions, but received {len(decisions)}")
         return decisions
 
     return Call("POST", path("experiments", experiment, "decisions"), read, body)
@@ -131,3 +145,118 @@ def get(*parts: str, **query: Any) -> Call[Document]:
 def get_list(name: str) -> Call[list[Document]]:
     """Read a list, which the service answers under its name."""
     return Call("GET", path(name), lambda document: list(document[name]))
+
+
+Step = tuple[float, Call[Any]]  # seconds to wait, then the request to send
+Exchange = Generator[Step, "httpx.Response | httpx.TransportError", Answer]
+
+# Seconds. The first wait is longer than a commit; the longest spreads a restart's load.
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+_TRANSIENT = (502, 503, 504)
+_ERRORS: dict[int, type[errors.ServiceError]] = {
+    401: errors.ServiceKeyError,
+    403: errors.ServiceKeyError,
+    404: errors.ServiceLookupError,
+    409: errors.ServiceConflictError,
+    410: errors.WindowOverError,
+}
+
+
+def attempts(
+    call: Call[Answer],
+    patience: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    chance: Callable[[], float] = random.random,
+) -> Exchange[Answer]:
+    """Retry transient faults with exponential back-off and jitter.
+
+    A connection error and the statuses 502, 503 and 504 are transient. A retry waits at least as
+    long as the service's Retry-After. After `patience` seconds a transient fault raises
+    `ServiceUnavailableError`. Other faults raise at once. `chance` draws uniformly from [0, 1).
+    """
+    end = clock() + patience
+    wait = 0.0
+    for attempt in itertools.count():
+        outcome = yield wait, call
+        if not _is_transient(outcome, call):
+            return call.read(_document(outcome))
+        longest = min(FIRST_WAIT * 2.0 ** min(attempt, 30), LONGEST_WAIT)
+        wait = _retry_after(outcome) + longest * (0.5 + 0.5 * chance())
+        if clock() + wait > end:
+            raise _unavailable(outcome, attempt + 1, call)
+    raise AssertionError("unreachable")
+
+
+def _is_transient(outcome: httpx.Response | httpx.TransportError, call: Call[Any]) -> bool:
+    import httpx
+
+    if isinstance(outcome, httpx.Response):
+        return outcome.status_code in _TRANSIENT and call.idempotent
+    if isinstance(outcome, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        raise outcome
+    if isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout) or call.idempotent:
+        return True
+    raise errors.ServiceUnavailableError(
+        f"the connection broke during {call.method} {call.path}, which is not safe to repeat; "
+        "check whether the service did it before you send it again"
+    ) from outcome
+
+
+def _retry_after(outcome: httpx.Response | httpx.TransportError) -> float:
+    """Seconds in the Retry-After header, a number or a date; 0 without one."""
+    text = getattr(outcome, "headers", {}).get("retry-after", "")
+    if text.isdecimal():
+        return float(text)
+    try:
+        until = email.utils.parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return 0.0
+    return max(until - time.time(), 0.0)
+
+
+def _unavailable(
+    outcome: httpx.Response | httpx.TransportError, sent: int, call: Call[Any]
+) -> errors.ServiceUnavailableError:
+    status = getattr(outcome, "status_code", 0)
+    why = (_detail(outcome) if status else "") or str(outcome) or type(outcome).__name__
+    advice = "send the same request again later; it counts once"
+    if isinstance(call.body, dict) and "request_id" in call.body:
+        advice = f"retry later with request_id={call.body['request_id']!r}"
+    times = "1 attempt" if sent == 1 else f"{sent} attempts"
+    return errors.ServiceUnavailableError(
+        f"the service is unavailable after {times}: {why}; {advice}", status
+    )
+
+
+def _document(response: Any) -> Any:
+    """The JSON of a response. Raises if it is an error, or not from a balaclava service."""
+    status = response.status_code
+    if status == 204:
+        return None
+    if not 200 <= status < 300:
+        detail = _detail(response) or (
+            "the answer is not from a balaclava service; check the URL, and any proxy"
+        )
+        kind = _ERRORS.get(
+            status, errors.ServiceRequestError if 400 <= status < 500 else errors.ServiceError
+        )
+        raise kind(f"{detail} (HTTP {status})", status)
+    try:
+        return response.json()
+    except ValueError:
+        raise errors.ServiceError(
+            f"the answer from {response.url} is not JSON; check that the URL is that of a "
+            "balaclava service",
+            status,
+        ) from None
+
+
+def _detail(response: Any) -> str:
+    """The detail of a problem document; empty for any other response."""
+    try:
+        document = response.json()
+    except ValueError:
+        return ""
+    detail = document.get("detail") if isinstance(document, dict) else None
+    return detail if isinstance(detail, str) else ""

@@ -15,11 +15,11 @@ from balaclava.client.calls import (
     Call,
     DecisionOrId,
     Document,
+    Exchange,
     Pairs,
     RewardReceipt,
     ServiceDecision,
 )
-from balaclava.client.retries import Exchange, attempts
 from balaclava.errors import ParameterError
 
 Answer = TypeVar("Answer")
@@ -134,7 +134,7 @@ class ServiceCalls:
         return function
 
     def _send(self, call: Call[Answer]) -> Exchange[Answer]:
-        return attempts(call, self._patience)
+        return calls.attempts(call, self._patience)
 
     @deciding
     def decide(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, NewType
 
 import numpy as np
 
-from balaclava._core.declared import Declared, overridable, summary_line
+from balaclava._core.declared import Declared, Range, check, overridable, summary_line
+from balaclava._core.extras import import_extra
 from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
 from balaclava.errors import IncompatibleError, ParameterError
+
+Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
 
 @kernel(borrows=True)
@@ -249,6 +253,26 @@ def sum_over_arms(pulls: np.ndarray, values: np.ndarray) -> np.ndarray:
     A matrix product would round a row depending on the other rows.
     """
     return np.ascontiguousarray(pulls * values).sum(axis=1)
+
+
+def checked_order(order: float) -> float:
+    return check("order", order, Order)
+
+
+def integral(function: Callable[[float], float], edges: Sequence[float]) -> float:
+    """The integral of a function that is smooth between consecutive edges."""
+    quad = import_extra("scipy.integrate", "a moment").quad
+    # full_output keeps quad from warning when rounding error stops it before 1e-12.
+    return sum(
+        float(quad(function, low, high, epsabs=0.0, epsrel=1e-12, limit=200, full_output=1)[0])
+        for low, high in pairwise(sorted(set(edges)))
+    )
+
+
+def average_moment(rewards: np.ndarray, order: float, *, central: bool) -> float:
+    """The moment of the uniform distribution on these rewards."""
+    centre = rewards.mean() if central else 0.0
+    return float((np.abs(rewards - centre) ** order).mean())
 
 
 # A name that is known only at run time; `bl.environment` takes it with any parameters.

@@ -6,8 +6,7 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import Environment, register
-from balaclava.environments.exact_moments import checked_order
+from balaclava.environments.base import Environment, checked_order, register
 
 Probabilities = Annotated[np.ndarray, Range(0, 1, "chance of a reward of 1"), 1]
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import Environment, register
-from balaclava.environments.exact_moments import average_moment, checked_order
+from balaclava.environments.base import Environment, average_moment, checked_order, register
 from balaclava.environments.given_rewards import checked_rewards
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import ReadOptions

@@ -7,8 +7,7 @@ import numpy as np
 
 from balaclava._core.declared import PositiveMeans, Range
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import Environment, register
-from balaclava.environments.exact_moments import checked_order, integral
+from balaclava.environments.base import Environment, checked_order, integral, register
 
 Sigma = Annotated[float, Range(0, meaning="standard deviation of log X", open_low=True)]
 

@@ -8,8 +8,7 @@ import numpy as np
 from balaclava._core.declared import PositiveMeans, Range
 from balaclava._core.extras import import_extra
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import Environment, register
-from balaclava.environments.exact_moments import checked_order
+from balaclava.environments.base import Environment, checked_order, register
 
 Shape = Annotated[float, Range(1, meaning="tail exponent; moments below it exist", open_low=True)]
 

@@ -8,8 +8,7 @@ import numpy as np
 from balaclava._core.declared import Means, Range
 from balaclava._core.extras import import_extra
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import Environment, register
-from balaclava.environments.exact_moments import checked_order, integral
+from balaclava.environments.base import Environment, checked_order, integral, register
 
 Degrees = Annotated[float, Range(1, meaning="degrees of freedom", open_low=True)]
 Scale = Annotated[float, Range(0, meaning="multiplies the standard law", open_low=True)]

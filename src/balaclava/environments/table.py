@@ -7,8 +7,7 @@ import numpy as np
 
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
-from balaclava.environments.base import Environment, register
-from balaclava.environments.exact_moments import average_moment, checked_order
+from balaclava.environments.base import Environment, average_moment, checked_order, register
 from balaclava.environments.given_rewards import checked_rewards
 
 Rewards = Annotated[np.ndarray, Range(meaning="reward of each round and arm"), 2]

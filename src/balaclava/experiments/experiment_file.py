@@ -42,7 +42,6 @@ from balaclava.policies.base import POLICIES, Policy
 from balaclava.simulation import engine
 from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.gpu.device import device_error, gpu_refusal
-from balaclava.simulation.results import Results
 
 _LEAST_VALUES = {"horizon": 1, "repetitions": 1, "seed": 0}  # keys with whole numbers
 _SETTLING = ("patience", "settle", "missing")
@@ -70,25 +69,6 @@ class SimulationSetting:
     def rounds(self) -> np.ndarray:
         """The rounds of the checkpoints."""
         return engine.checkpoint_rounds(self.checkpoints, self.horizon)
-
-    def run(
-        self, *, workers: int | None = None, progress: engine.Progress | None = None
-    ) -> Results:
-        """Simulate the setting; `workers` overrides the file's."""
-        return engine.simulate(
-            self.policies,
-            self.environment,
-            horizon=self.horizon,
-            repetitions=self.repetitions,
-            seed=self.seed,
-            checkpoints=self.checkpoints,
-            workers=workers or self.workers,
-            delay=self.feedback.delay,
-            **self.feedback.settling._asdict(),
-            winners=self.winners,
-            device=self.device,
-            progress=progress,
-        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from balaclava._core.declared import Outside
 from balaclava.errors import ParameterError
 from balaclava.policies.adversarial.conversion import Privatised
 from balaclava.policies.base import Policy
-from balaclava.policies.experts.privatised_experts import PrivatisedExperts
+from balaclava.policies.experts.converted_experts import PrivatisedExperts
 
 
 def privatise(

@@ -1,4 +1,11 @@
-"""Asi, Raman, Talwar 2025, Lemma 5.1: regret on losses that turn after a policy has settled."""
+"""Asi, Raman, Talwar 2025, Lemma 5.1: regret on losses that turn after a policy has settled.
+
+Losses are (1/2, 1); in the second sequence, the second loss turns to 0 after tau rounds. The lemma
+has two conditions on the sequence that does not turn, each with probability 1/2. The policy plays
+the second arm a share gamma of all rounds, and at most p times in the p / gamma rounds after tau.
+Here 2 gamma tau <= p and p <= gamma (T - tau). Then p changed losses have little effect, so the
+policy hardly sees the turn. `bl.bounds.early_commitment` has the bound and its proof.
+"""
 
 import dataclasses
 import math
@@ -10,7 +17,6 @@ import numpy as np
 from balaclava._core.kernels import kernel
 from balaclava.environments.hard_losses import fast_commit
 from balaclava.environments.switching import Switching
-from balaclava.papers.asi2025.lemma51_conditions import lemma_line, strongest_condition
 from balaclava.papers.asi2025.loss_families import ASI_2025, BASELINES, TUNED, private
 from balaclava.papers.harness.figure_plots import Figure, frame_axes, line_look, new_picture
 from balaclava.papers.harness.figure_registry import figure
@@ -22,6 +28,8 @@ from balaclava.papers.harness.worst_case_slopes import (
     guarantee_kind,
     measure_settings,
 )
+from balaclava.simulation.results import Results
+from balaclava.theory.bounds import early_commitment
 
 
 class TurnPlan(NamedTuple):
@@ -39,6 +47,10 @@ TURN_PLANS = {
 TURN_LIST = ("dp-htinf", "dp-tsallis-inf", "dp-exp3", f"dp-exp3{TUNED}", "dp-ftpl", "ldp-exp3")
 SETTLING_LIST = ("dp-imed", "dp-klucb")  # learn from rewards, and settle early
 TURN_EPSILON = 0.1  # while the round of the turn varies; our choice
+# Candidates for p times epsilon, around the 1/2 of `lemma_line`.
+_CHANGED_LOSSES = (0.25, 0.5, 1.0, 2.0)
+# Candidates for gamma, as parts of the median share of the second arm.
+_GAMMA_PARTS = (1.0, 0.5, 0.25)
 
 
 @kernel(borrows=True)
@@ -74,6 +86,65 @@ def turn_settings(panel: str, x: float, epsilon: float, world: Switching) -> lis
     """Both kinds of policies on the same losses."""
     gains = TurningRewards(**world.parameters)
     return [turn_setting(panel, x, epsilon, each) for each in (world, gains)]
+
+
+def lemma_line(horizon: int, epsilon: float) -> float:
+    """The least regret that the lemma allows a policy under its conditions, p = 1/(2 epsilon).
+
+    The turn is that of `fast_commit`.
+
+    >>> round(lemma_line(100_000, 0.1))
+    118
+    """
+    changed, switch = 0.5 / epsilon, fast_commit(horizon, epsilon).switch
+    high = min(0.5, changed / (2.0 * max(switch, 1)))
+    low = min(changed / (horizon - switch), high)
+    shares = np.geomspace(low, high, 400).tolist()
+    return min(
+        early_commitment(
+            horizon=horizon, epsilon=epsilon, share=share, changed=changed, switch=switch
+        )
+        for share in shares
+    )
+
+
+class Condition(NamedTuple):
+    """A turn at which the lemma's conditions hold, and the regret it then requires."""
+
+    switch: int
+    share: float
+    changed: float
+    bound: float
+
+
+def strongest_condition(
+    results: Results, label: str, epsilon: float, switches: list[int]
+) -> Condition | None:
+    """The turn at which the lemma requires most; None if its conditions never hold.
+
+    `results` are on the losses that do not turn. There regret is half the pulls of the second arm,
+    at every checkpoint.
+    """
+    T = results.horizon
+    pulls = 2.0 * results.regret(label)
+    usual = float(np.median(pulls[:, -1])) / T
+    rounds = np.concatenate([[0], results.checkpoints])
+    paths = np.hstack([np.zeros((len(pulls), 1)), pulls])
+    conditions = []
+    for switch in switches:
+        for part in _GAMMA_PARTS:
+            for times in _CHANGED_LOSSES:
+                share, changed = part * usual, times / epsilon
+                end = switch + changed / share if share else math.inf
+                if not (share <= 0.5 and 2.0 * share * switch <= changed and end <= T):
+                    continue
+                window = [np.interp(end, rounds, p) - np.interp(switch, rounds, p) for p in paths]
+                if np.mean(np.array(window) <= changed) >= 0.5:
+                    bound = early_commitment(
+                        horizon=T, epsilon=epsilon, share=share, changed=changed, switch=switch
+                    )
+                    conditions.append(Condition(switch, share, changed, bound))
+    return max(conditions, key=lambda one: one.bound, default=None)
 
 
 @figure("asi2025-lemma51", "Losses that turn when a private policy has settled", ASI_2025)

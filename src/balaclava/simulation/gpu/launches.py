@@ -31,7 +31,6 @@ from balaclava.simulation.gpu.device_loop import (
     launch_key,
     set_up,
 )
-from balaclava.simulation.gpu.device_memory import DeviceMemory, laying_out
 from balaclava.simulation.gpu.device_states import repeat_on_device, state_bytes
 from balaclava.simulation.loops import make_play, rehearse
 from balaclava.simulation.results import Results, Run
@@ -46,9 +45,12 @@ _MOST_GAMES = 1 << 21  # games of a group at once
 # Threads below which games are spread out: a warp then plays fewer games and diverges less.
 _SPARSE_THREADS = 1 << 10
 
+_MEMORY_SHARE = 0.8  # of the free memory, for games; the rest is for temporary arrays
+
 Progress = Callable[[int, int], None]
 Report = Callable[[int], None]  # gets the number of further rounds, of all games together
 
+laying_out = threading.Lock()  # hold it from `DeviceMemory.share` until the games are allocated
 _slots = threading.BoundedSemaphore(DEVICE_STREAMS)  # shared by the whole process
 
 
@@ -177,6 +179,44 @@ def consecutive_ranges(repetitions: Sequence[int]) -> Iterator[tuple[int, int]]:
         if end == len(repetitions) or repetitions[end] != repetitions[end - 1] + 1:
             yield repetitions[first], end - first
             first = end
+
+
+class DeviceMemory:
+    """The memory shared by concurrent groups, whose games together take `needed` bytes.
+
+    Freeing memory waits until the whole device is idle. So the arrays of a finished group are kept
+    until all groups are done, if the remaining games fit beside them.
+    """
+
+    def __init__(self, needed: int) -> None:
+        self._needed = needed  # bytes of the games not allocated yet
+        self._kept: list[Any] = []
+
+    def share(self, needed: int) -> float:
+        """The share of a group's games, of `needed` bytes, that fits; 1 if all groups fit.
+
+        Call while holding `laying_out`.
+        """
+        return min(1.0, _room() / max(self._needed, needed))
+
+    def laid_out(self, needed: int) -> None:
+        """Note that the last games of a group of `needed` bytes are allocated."""
+        self._needed -= needed
+
+    def keep(self, arrays: Any) -> None:
+        """Keep arrays until `close`, if the remaining games fit beside them."""
+        if _room() >= self._needed:
+            self._kept.append(arrays)
+
+    def close(self) -> None:
+        self._kept.clear()
+
+
+def _room() -> float:
+    from numba import cuda
+
+    free, _ = cuda.current_context().get_memory_info()
+    return _MEMORY_SHARE * free
 
 
 class LaunchGroup:
