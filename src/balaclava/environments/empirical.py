@@ -9,7 +9,7 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import Environment, average_moment, checked_order, register
-from balaclava.environments.given_rewards import checked_rewards
+from balaclava.environments.table import checked_rewards
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import ReadOptions
 from balaclava.logs.reader import Label, LoggedRewards, read_log, sorted_labels

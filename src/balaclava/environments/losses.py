@@ -8,8 +8,8 @@ import numpy as np
 from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import register
-from balaclava.environments.given_rewards import checked_losses
 from balaclava.environments.loss_environment import LossEnvironment
+from balaclava.environments.table import checked_losses
 
 LossTable = Annotated[np.ndarray, Range(0, 1, "loss of each round and arm"), 2]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -75,35 +75,21 @@ def reproduce(
     for name in figures:  # check all names before the first run
         if name not in entries:
             raise UnknownNameError(f"no figure is called {name!r}; {nearest(name, entries)}")
+    how: dict[str, Any] = {"scale": scale, "workers": workers, "device": device or "cpu"}
     if everything or markdown is not None:
         folder = Path("gallery") if out is None else out
         names = figures or tuple(entries)
-        _gallery(names, everything, folder, scale, workers, markdown, device or "cpu")
+        _gallery(folder, markdown, names=names, again=not everything, **how)
         return
     for name in figures:
         with progress_bar() as progress:
-            reproduction = run(
-                name,
-                scale=scale,
-                out=out,
-                workers=workers,
-                progress=progress,
-                device=device or "cpu",
-            )
+            reproduction = run(name, out=out, progress=progress, **how)
         click.echo(f"{reproduction}\n")
         files = reproduction.files
         click.echo(f"wrote {', '.join(path.name for path in files)} to {files[0].parent}")
 
 
-def _gallery(
-    names: tuple[str, ...],
-    everything: bool,
-    out: Path,
-    scale: str,
-    workers: int | None,
-    markdown: Path | None,
-    device: Device,
-) -> None:
+def _gallery(out: Path, markdown: Path | None, **options: Any) -> None:
     from balaclava.papers.harness.figure_registry import figures
     from balaclava.papers.harness.gallery import make_gallery
     from balaclava.papers.harness.gallery_pages import write_markdown
@@ -114,15 +100,7 @@ def _gallery(
             click.echo(f"balaclava: {step.name}: {' '.join(step.problem.split())}", err=True)
 
     gallery = make_gallery(
-        out,
-        scale=scale,
-        names=names,
-        workers=workers,
-        progress=lambda _: progress_bar(),
-        on_step=tell,
-        device=device,
-        page=markdown,
-        again=not everything,
+        out, page=markdown, progress=lambda _: progress_bar(), on_step=tell, **options
     )
     if markdown is not None:
         write_markdown(gallery.news(markdown), out, markdown, figures())

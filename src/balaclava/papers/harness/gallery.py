@@ -118,7 +118,8 @@ def make_gallery(
             if any(is_current(each, key, scale) for each in others):
                 outcome = "kept"
             else:
-                made[entry.name] = _make(entry, key, folder, scale, workers, progress, device)
+                how: dict[str, Any] = {"scale": scale, "workers": workers, "device": device}
+                made[entry.name] = _make(entry, key, folder, progress, **how)
                 outcome = "made"
         except Exception as error:  # one bad figure must not cost the others
             made.pop(entry.name, None)
@@ -133,25 +134,17 @@ def make_gallery(
 
 
 def _make(
-    entry: FigureEntry,
-    key: str,
-    folder: Path,
-    scale: str,
-    workers: int | None,
-    progress: Callable[[str], Any] | None,
-    device: Device,
+    entry: FigureEntry, key: str, folder: Path, progress: Callable[[str], Any] | None, **how: Any
 ) -> GalleryFigure:
     with contextlib.nullcontext() if progress is None else progress(entry.name) as bar:
-        reproduction = reproduce(
-            entry.name, scale=scale, out=folder, workers=workers, progress=bar, device=device
-        )
+        reproduction = reproduce(entry.name, out=folder, progress=bar, **how)
     pictures = tuple(path.name for path in reproduction.files if path.suffix == ".png")
     return GalleryFigure(
         entry.name,
         entry.title,
         entry.reference,
-        scale,
-        entry.full_scale if scale == "paper" else f"{scale} scale",
+        reproduction.scale,
+        entry.full_scale if reproduction.scale == "paper" else f"{reproduction.scale} scale",
         key,
         pictures,
         reproduction.findings.sections,

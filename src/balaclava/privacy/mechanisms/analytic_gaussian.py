@@ -141,14 +141,12 @@ def gaussian_law(terms: Terms) -> Any:
     return scipy_law("norm", centre, deviation)
 
 
-@mechanism(
-    "Gaussian",
-    exact_gaussian,
-    require=require_gaussian,
-    loss=gaussian_loss,
-    law=gaussian_law,
-    borrows=True,
-)
+# Declared of every Gaussian mechanism.
+_GAUSSIAN: dict[str, Any] = {"require": require_gaussian, "loss": gaussian_loss}
+_GAUSSIAN |= {"law": gaussian_law, "borrows": True}
+
+
+@mechanism("Gaussian", exact_gaussian, **_GAUSSIAN)
 def gaussian_release(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
@@ -157,15 +155,7 @@ def gaussian_release(
     return float(value + scale * rng.standard_normal())
 
 
-@mechanism(
-    "Gaussian of an array",
-    exact_gaussian_vector,
-    require=require_gaussian,
-    norm=2.0,
-    loss=gaussian_loss,
-    law=gaussian_law,
-    borrows=True,
-)
+@mechanism("Gaussian of an array", exact_gaussian_vector, norm=2.0, **_GAUSSIAN)
 def gaussian_vector_release(
     rng: Any, value: np.ndarray, sensitivity: float, epsilon: float, delta: float, out: np.ndarray
 ) -> None:
