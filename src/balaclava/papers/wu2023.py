@@ -226,6 +226,9 @@ def _text(run: FigureRun, plan: FigurePlan, outcome: WuCurves, **values: Any) ->
         variance=VARIANCE,
         calibration=describe_calibration(CALIBRATION_INSTANCES, size),
         scales=list_scales(outcome.scales),
+        outcome=outcome,
+        describe_ranges=describe_ranges,
+        unlearned_values=unlearned_values,
         **values,
     )
 
@@ -236,42 +239,6 @@ def unlearned_values(curve: FinalRegretCurve) -> list[float]:
         float(value)
         for value, mean, uniform in zip(curve.values, curve.means, curve.uniform, strict=True)
         if mean > _NOT_LEARNING * uniform
-    ]
-
-
-def _unlearned(outcome: WuCurves) -> list[str]:
-    lines = []
-    for letter, curves in outcome.curves.items():
-        parts = []
-        for label, curve in curves.items():
-            where = ", ".join(f"{value:g}" for value in unlearned_values(curve)) or "none"
-            parts.append(f"{label}: {where}")
-        symbol = outcome.studies[letter].symbol
-        lines.append(
-            f"({letter}) Values of {symbol} at which the regret is that of playing all arms in "
-            f"turn, or more: {'; '.join(parts)}."
-        )
-    return lines
-
-
-def _misled(outcome: WuCurves) -> list[str]:
-    lines = []
-    for letter, curves in outcome.curves.items():
-        runs = outcome.studies[letter].size.repetitions * len(outcome.studies[letter].values)
-        counts = "; ".join(f"{label} {curve.misled.sum()}" for label, curve in curves.items())
-        lines.append(
-            f"({letter}) Runs, of {runs}, that played another arm more often than the best: "
-            f"{counts}. If no arm is dropped, that is chance."
-        )
-    return lines
-
-
-def _ranges(outcome: WuCurves) -> list[str]:
-    first, last = outcome.studies["a"].values[0], outcome.studies["a"].values[-1]
-    return [
-        f"({letter}) Regret from {outcome.studies['a'].symbol} = {first:g} to {last:g}: "
-        f"{describe_ranges(curves)}."
-        for letter, curves in outcome.curves.items()
     ]
 
 
@@ -297,7 +264,6 @@ def alpha(run: FigureRun) -> FigureText:
         run,
         plan,
         outcome,
-        statements=[*_ranges(outcome), *_unlearned(outcome), *_misled(outcome)],
         horizon=horizon,
         radii=", ".join(radii),
         most=most,
@@ -337,10 +303,8 @@ def epsilon(run: FigureRun) -> FigureText:
         run,
         plan,
         outcome,
-        ranges=_ranges(outcome),
         claims=claims,
         slopes=slopes,
-        statements=[*_unlearned(outcome), *_misled(outcome)],
         first_batches=[_first_batches(plan, i) for i in (0, -1)],
     )
 
@@ -380,9 +344,8 @@ def moment(run: FigureRun) -> FigureText:
         )
         for contender in plan.contenders
     ]
-    statements = [*_ranges(outcome), *claims, *best, *_unlearned(outcome), *_misled(outcome)]
     roots = [_root(plan.at(k).arms) for k in (2.0, 8.0)]
-    return _text(run, plan, outcome, statements=statements, roots=roots)
+    return _text(run, plan, outcome, statements=[*claims, *best], roots=roots)
 
 
 def _root(arms: StudentArms) -> float:
@@ -422,5 +385,4 @@ def mean_range(run: FigureRun) -> FigureText:
         for letter, curves in outcome.curves.items()
         for label, curve in curves.items()
     ]
-    statements = [*_ranges(outcome), *claims, *growth, *_unlearned(outcome), *_misled(outcome)]
-    return _text(run, plan, outcome, statements=statements)
+    return _text(run, plan, outcome, statements=[*claims, *growth])
