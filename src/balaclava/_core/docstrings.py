@@ -35,7 +35,7 @@ def complete_docstring(cls: type[Declared]) -> None:
     text, sections = _split(cls)
     if _PRIVACY not in text:
         inherited = (_split(base)[0].partition(_PRIVACY) for base in cls.__mro__[1:])
-        text += next((_PRIVACY + section for _, found, section in inherited if found), "")
+        text += next((_PRIVACY + section for _, _, section in inherited if section), "")
     sections["Parameters"] = _parameters(cls)
     if _IMPORT not in sections.get("Example", _IMPORT):
         sections["Example"] = sections["Example"].replace("Example:\n", "Example:\n" + _IMPORT)

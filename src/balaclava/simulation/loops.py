@@ -17,8 +17,17 @@ from balaclava.frames.patience import (
     note_wait,
 )
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation import open_decisions
 from balaclava.simulation.feedback import FeedbackConstants
+from balaclava.simulation.open_decisions import (
+    begin_open_decisions,
+    delay_reach,
+    draw_ahead,
+    never_arrives,
+    oldest_open,
+    open_decision,
+    stored_decision,
+    take_due,
+)
 
 STOP, NO_SUCH_ARM = 1, 2  # values of a loop's second signal: why it ends
 # Rounds between two looks at the signals: milliseconds, so that Ctrl-C works at once.
@@ -144,8 +153,8 @@ def make_late_play(
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         state, scene = begin(params), open_scene(world)
         law, limit, window = feedback.law, feedback.patience, feedback.window
-        longest, constant = open_decisions.delay_reach(law, limit, window)
-        pending = open_decisions.begin_open_decisions(feedback.most_open, longest)
+        longest, constant = delay_reach(law, limit, window)
+        pending = begin_open_decisions(feedback.most_open, longest)
         patience = begin_patience(ENDLESS if window else limit)  # a window gives nothing up
         missing, size = prepare(params, feedback.missing), pending.delays.size
         pulls, history, totals, released = begin_records(arms, checkpoints.size, recorded)
@@ -153,14 +162,12 @@ def make_late_play(
         for c in range(checkpoints.size):
             while t < checkpoints[c] and signals[1] == 0:
                 if t == ahead:
-                    ahead = open_decisions.draw_ahead(pending, t, law, longest, constant, delay_rng)
+                    ahead = draw_ahead(pending, t, law, longest, constant, delay_rng)
                 before = t + 1 - longest_wait(patience)
                 while oldest < before:
-                    old, oldest = open_decisions.oldest_open(pending, oldest, t + 1, before)
+                    old, oldest = oldest_open(pending, oldest, t + 1, before)
                     if old > 0:
-                        arm, phase, _ = open_decisions.stored_decision(
-                            pending, ring_index(old, size)
-                        )
+                        arm, phase, _ = stored_decision(pending, ring_index(old, size))
                         forget(params, state, old, arm, phase, policy_rng)
                 until = min(checkpoints[c], ahead)
                 while t < until and t - oldest < longest_wait(patience):
@@ -172,17 +179,17 @@ def make_late_play(
                         return history, totals, released
                     drawn = draw(scene, t, arm, environment_rng)
                     total, pulls[arm] = total + score(scene, t, arm, drawn), pulls[arm] + 1
-                    lost = window and open_decisions.never_arrives(pending, t)
+                    lost = window and never_arrives(pending, t)
                     reward = missing if lost else prepare(params, drawn)
-                    open_decisions.open_decision(pending, t, arm, phase, reward)
-                    number, index = open_decisions.take_due(pending, t, constant, window)
+                    open_decision(pending, t, arm, phase, reward)
+                    number, index = take_due(pending, t, constant, window)
                     for _ in range(number):
                         wait = ring_index(t - index, size)
                         is_open = t - wait >= oldest
                         if limit == ESTIMATED and (is_open or wait <= LONGEST_LATE_WAIT):
                             patience = note_wait(patience, wait)
                         if is_open:
-                            arm, phase, reward = open_decisions.stored_decision(pending, index)
+                            arm, phase, reward = stored_decision(pending, index)
                             learn(params, state, t - wait, arm, reward, phase, policy_rng)
                         index = pending.following[index]
                 signals[0] = t

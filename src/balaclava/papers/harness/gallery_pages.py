@@ -11,7 +11,7 @@ from balaclava._core.html_templates import render_template, render_text
 from balaclava.errors import ResultsFileError
 from balaclava.papers.harness.figure_registry import FigureEntry
 
-TEMPLATES = "balaclava.papers.harness"  # the package of the pages' templates
+GALLERY_TEMPLATES = "balaclava.papers.harness"  # the package of the pages' templates
 PICTURES = "pictures.json"  # lists the small pictures written beside it, by figure
 _SMALL_WIDTH = 1400  # pixels of a small picture; the documentation displays about half of it
 _SMALL_BYTES = 95_000  # of a small picture, at most: keeps the repository small
@@ -116,7 +116,7 @@ def markdown(parts: Mapping[str, str], entries: Sequence[FigureEntry]) -> str:
     papers: dict[str, list[FigureEntry]] = {}
     for each in entries:
         papers.setdefault(each.reference, []).append(each)
-    return render_text(TEMPLATES, "gallery.md", papers=papers, parts=parts, plain=_plain)
+    return render_text(GALLERY_TEMPLATES, "gallery.md", papers=papers, parts=parts, plain=_plain)
 
 
 def _plain(text: str) -> str:
@@ -144,4 +144,4 @@ def shrink(source: Path, target: Path) -> None:
 
 
 def html_page(figures: Sequence[GalleryFigure]) -> str:
-    return render_template(TEMPLATES, "gallery.html", figures=figures)
+    return render_template(GALLERY_TEMPLATES, "gallery.html", figures=figures)

@@ -142,11 +142,11 @@ def gaussian_law(terms: Terms) -> Any:
 
 
 # Declared of every Gaussian mechanism.
-_GAUSSIAN: dict[str, Any] = {"require": require_gaussian, "loss": gaussian_loss}
-_GAUSSIAN |= {"law": gaussian_law, "borrows": True}
+_GAUSSIAN_DECLARED: dict[str, Any] = {"require": require_gaussian, "loss": gaussian_loss}
+_GAUSSIAN_DECLARED |= {"law": gaussian_law, "borrows": True}
 
 
-@mechanism("Gaussian", exact_gaussian, **_GAUSSIAN)
+@mechanism("Gaussian", exact_gaussian, **_GAUSSIAN_DECLARED)
 def gaussian_release(
     rng: Any, value: float, sensitivity: float, epsilon: float, delta: float
 ) -> float:
@@ -155,7 +155,7 @@ def gaussian_release(
     return float(value + scale * rng.standard_normal())
 
 
-@mechanism("Gaussian of an array", exact_gaussian_vector, norm=2.0, **_GAUSSIAN)
+@mechanism("Gaussian of an array", exact_gaussian_vector, norm=2.0, **_GAUSSIAN_DECLARED)
 def gaussian_vector_release(
     rng: Any, value: np.ndarray, sensitivity: float, epsilon: float, delta: float, out: np.ndarray
 ) -> None:

@@ -55,23 +55,23 @@ def laplace_law(terms: Terms) -> Any:
 
 
 # Declared of every Laplace mechanism.
-_LAPLACE: dict[str, Any] = {"loss": proportional_loss, "law": laplace_law, "borrows": True}
+_LAPLACE_DECLARED: dict[str, Any] = {"loss": proportional_loss, "law": laplace_law, "borrows": True}
 
 
-@mechanism("Laplace", exact_laplace, **_LAPLACE)
+@mechanism("Laplace", exact_laplace, **_LAPLACE_DECLARED)
 def laplace_release(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
     """Release a value that one reward moves by at most `sensitivity`."""
     # Simulation only: agents and the service run `exact_laplace`.
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
-@mechanism("Laplace report", exact_laplace, local=True, **_LAPLACE)
+@mechanism("Laplace report", exact_laplace, local=True, **_LAPLACE_DECLARED)
 def laplace_report(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
     """Report one reward; any two rewards are at most `sensitivity` apart."""
     return float(value + rng.laplace(0.0, sensitivity / epsilon))
 
 
-@mechanism("Laplace of an array", exact_laplace_vector, **_LAPLACE)
+@mechanism("Laplace of an array", exact_laplace_vector, **_LAPLACE_DECLARED)
 def laplace_vector_release(
     rng: Any, value: np.ndarray, sensitivity: float, epsilon: float, out: np.ndarray
 ) -> None:
