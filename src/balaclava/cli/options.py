@@ -27,7 +27,22 @@ class ArmsOption(click.ParamType):  # type: ignore[type-arg]
             )
 
 
-ARMS_TYPE = ArmsOption()
+class EpsilonsOption(click.ParamType):  # type: ignore[type-arg]
+    """A number, or several separated by commas."""
+
+    name = "E|E,E,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float | list[float]:
+        if isinstance(value, float | list):
+            return value
+        try:
+            numbers = [float(part) for part in value.split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is not a number, nor several with commas, such as 0.1,1")
+        return numbers[0] if len(numbers) == 1 else numbers
+
+
+ARMS_TYPE, EPSILONS_TYPE = ArmsOption(), EpsilonsOption()
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

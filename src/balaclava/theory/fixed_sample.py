@@ -63,6 +63,7 @@ Several looks.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -189,16 +190,16 @@ def exact_mean_interval(
     return low, high
 
 
-def lead_score(worse: np.ndarray, better: np.ndarray, epsilon: float) -> float:
-    """z(u, v) above; an arm is given by its rewards, released mean and draws of noise."""
+def lead_score(worse: Sequence[Any], better: Sequence[Any], epsilon: float) -> Any:
+    """z(u, v) above, elementwise; an arm is its rewards, released means and draws of noise."""
     spread, noise, share = score_terms(worse, better, epsilon)
     gap = better[1] - worse[1]
-    y = min(min(max(worse[1], 0.0), 1.0) + share * gap, 1.0)
-    return gap / math.sqrt(spread * y * (1.0 - y) + noise)
+    y = np.minimum(np.clip(worse[1], 0.0, 1.0) + share * gap, 1.0)
+    return gap / np.sqrt(spread * y * (1.0 - y) + noise)
 
 
 def score_terms(
-    worse: np.ndarray, better: np.ndarray, epsilon: float
+    worse: Sequence[Any], better: Sequence[Any], epsilon: float
 ) -> tuple[float, float, float]:
     """A, B and n'/(n + n') above."""
     n, more, scale = worse[0], better[0], laplace_scale(epsilon)

@@ -11,8 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
+from balaclava.advice.choose.fixed_size_test import FixedSizeTest
 from balaclava.cli import main
-from balaclava.errors import ParameterError
+from balaclava.errors import EstimateError, ParameterError, UnknownNameError
+from balaclava.policies.intervals import NO_WINNER
+from balaclava.theory.fixed_sample import best_of_sample
 
 PLAN = bl.plan(3, [0.3, 1.0], base_rate=0.3, smallest_difference=0.3, participants=2_000)
 
@@ -41,7 +44,59 @@ def test_less_privacy_takes_fewer_participants():
     assert PLAN[-1].label == "classic test"
     assert PLAN[-1].high < loose.high
     assert all(math.isnan(row.high) for row in PLAN if row.label == "dp-imed")
-    assert "2,000 participants suffice" in PLAN.sentence
+    assert "takes 204 participants" in PLAN.sentence
+    assert "dp-top-two 100 %, 100 % at epsilon 0.3, 1; dp-even 100 %, 100 %" in PLAN.sentence
+    with pytest.raises(ParameterError, match="no row 'dp-se'"):
+        PLAN.of("dp-se")
+
+
+def test_the_private_test_of_fixed_size_costs_little():
+    """dp-even takes less than dp-top-two, and at epsilon 1 about as many as the classic test."""
+    strict, loose = (row for row in PLAN if row.label == "dp-even")
+    classic = PLAN.of("classic test")
+    assert strict.high > 1.3 * classic.high
+    assert 0.95 * classic.high < loose.high < 1.25 * classic.high
+    assert loose.high < PLAN.of("dp-top-two").high
+    assert loose.median == loose.high
+    assert bl.plan(3, 1.0, base_rate=0.3, smallest_difference=0.3, policy="dp-even")[0] == (
+        loose._replace(named=pytest.approx(0.9, abs=0.02))
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("epsilon", "size"), [(1.0, 75), (0.2, 150)])
+def test_the_power_is_that_of_the_exact_test(epsilon: float, size: int):
+    """100 tests drawn for a power of about 0.9: at most 2 answers differ from the exact test's."""
+    test = FixedSizeTest(np.array([0.3, 0.3, 0.6]), epsilon, 0.95, 1)
+    rates, leaders, scores = test._draw(size)
+    share, wrong = test.shares(size)
+    critical = np.sort(scores)[round((1.0 - share - wrong) * scores.size)]
+    assert 0.8 < share < 0.98
+    exact = [
+        best_of_sample(np.array([[size, rate, 1.0] for rate in each]), epsilon, 0.05)
+        for each in rates[:100]
+    ]
+    quick = np.where(scores >= critical, leaders, NO_WINNER)[:100]
+    assert (np.array(exact) != quick).sum() <= 2
+
+
+def test_dp_even_has_the_planned_power():
+    """The policy itself, 60 trials of the planned size: named in 90 %, within 5 deviations."""
+    row = bl.plan(2, 1.0, base_rate=0.2, smallest_difference=0.5, policy="dp-even")[0]
+    policy = bl.policy("dp-even", arms=2, epsilon=1.0, horizon=int(row.high))
+    world = bl.environment("bernoulli", means=[0.2, 0.7])
+    results = bl.simulate(
+        policy, world, horizon=int(row.high) + 1, repetitions=60, seed=2, winners=True
+    )
+    assert abs(results.winners()[0].right - 0.9) < 5 * math.sqrt(0.09 / 60)
+
+
+def test_participants_that_are_too_few():
+    few = bl.plan(3, 1.0, base_rate=0.3, smallest_difference=0.3, participants=100)
+    assert few.of("dp-top-two").named < few.of("dp-even").named < 0.8
+    assert few.of("dp-imed").worse < 100
+    assert "With 100 participants" in few.sentence
+    assert "If the lead is 0.6" in few.sentence
 
 
 def test_the_classic_test_has_the_size_of_the_usual_formula():
@@ -57,7 +112,7 @@ def test_lost_rewards_cost_participants():
     prompt = bl.plan(2, 1.0, base_rate=0.3, smallest_difference=0.4)
     assert late[0].median > 1.5 * prompt[0].median
     assert np.isclose(late[-1].high, 2 * prompt[-1].high, rtol=0.1)
-    assert "50 rounds late, 50% lost" in late.title
+    assert "fixed delay of 50, 50 % lost" in late.title
 
 
 @pytest.mark.parametrize(
@@ -73,6 +128,7 @@ def test_lost_rewards_cost_participants():
         ({"epsilon": 0.0}, "epsilon"),
         ({"lost": 1.0}, "lost"),
         ({"delay": "soon"}, "delay"),
+        ({"delay": -1}, "mean = -1.0 is not allowed"),
         ({"delay": bl.Delay(mean=5), "lost": 0.1}, "twice"),
         ({"participants": 1}, "participants"),
         ({"smallest_difference": 1e-6}, "larger smallest_difference"),
@@ -85,15 +141,23 @@ def test_bad_input(options, words):
         bl.plan(**{**usual, **options})
 
 
+def test_policies_that_cannot_be_planned():
+    usual = {"arms": 3, "epsilon": 1.0, "base_rate": 0.3, "smallest_difference": 0.1}
+    with pytest.raises(UnknownNameError, match="did you mean 'dp-top-two'"):
+        bl.plan(**usual, policy="dp-topp-two")
+    with pytest.raises(EstimateError, match="exp3 offers no estimates"):
+        bl.plan(**usual, policy="exp3")
+
+
 def test_the_command(tmp_path: Path):
     picture = tmp_path / "plan.png"
     asked = ["plan", "--arms", "3", "--rate", "0.3", "--difference", "0.3", "--epsilon", "0.3,1"]
-    printed = CliRunner().invoke(main, [*asked, "--participants", "2000", "--plot", str(picture)])
+    printed = CliRunner().invoke(main, [*asked, "--participants", "2000", "--out", str(picture)])
     assert printed.exit_code == 0, printed.output
     assert printed.output.strip() == str(PLAN)
     assert picture.read_bytes()[:4] == b"\x89PNG"
     as_json = CliRunner().invoke(main, [*asked, "--json"])
     assert json.loads(as_json.output)["rows"][0]["label"] == "dp-top-two"
-    refused = CliRunner().invoke(main, [*asked[:-1], "one"])
+    refused = CliRunner().invoke(main, [*asked[:-1], "0.3,one"])
     assert refused.exit_code == 2
-    assert "'one' is not a number" in refused.output
+    assert "'0.3,one' is not a number" in refused.output

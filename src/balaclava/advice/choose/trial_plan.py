@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
-from statistics import NormalDist
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -14,28 +14,29 @@ from balaclava._core.declared import Arms, Epsilon, Range, brief, check
 from balaclava._core.extras import require_extra
 from balaclava._core.number_format import count, percent
 from balaclava._core.text_tables import ResultTable
+from balaclava.advice.choose.fixed_size_test import FixedSizeTest
 from balaclava.environments.bernoulli import Bernoulli
 from balaclava.errors import ParameterError
-from balaclava.policies.base import Policy, policy
+from balaclava.policies.base import POLICIES, Policy
 from balaclava.policies.bounded.dp_top_two import AnswerConfidence
 from balaclava.policies.intervals import NO_WINNER
 from balaclava.simulation.analysis.winners import first_winners
 from balaclava.simulation.engine import simulate
 from balaclava.simulation.reward_delays import Delay
-from balaclava.theory.bounds import identification
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POWER = 0.9  # share of trials that name the best arm by the planned size, as is usual
+NEARLY_ALL = 0.995  # share of trials from which on a longer simulation adds nothing
 USUAL_EPSILONS = (0.1, 0.3, 1.0, 3.0)
 # Simulated trials a row: quantiles are known to about 5 %, a chance of 1 % to within 1 %.
 TRIALS = 200
-CLASSIC_TRIALS = 4_000  # of the fixed-size test, drawn as whole sums
-CLASSIC_STEPS = 20  # halvings in the search for its size: far below one participant in a thousand
-FIRST_HORIZON = 6.0  # times the lower bound: most trials end by then
+FEW_TRIALS = 60  # of a policy that seldom names an arm: averages are known to about 5 %
+FIRST_HORIZON = 2.5  # times the size of dp-even: most trials of dp-top-two end by then
 MOST_PARTICIPANTS = 3e7  # beyond this a plan takes minutes, and no trial is so long
 PLAN_CHECKPOINTS = 400
+CLASSIC_TEST, EVEN_POLICY, LOW_REGRET_POLICY = "classic test", "dp-even", "dp-imed"
 
 BaseRate = Annotated[float, Range(0, 1, "usual share of successes", open_high=True)]
 SmallestDifference = Annotated[float, Range(0, 1, "smallest lead that matters", open_low=True)]
@@ -50,6 +51,7 @@ class PlanRow(NamedTuple):
     epsilon: float  # inf without privacy
     median: float  # participants until the best arm is named, in half of the trials
     high: float  # in 90 % of the trials
+    named: float  # share of the trials that name the best arm within the participants
     wrong: float  # share of the trials that name a wrong arm
     worse: float  # participants with a worse arm until then, on average
 
@@ -57,7 +59,7 @@ class PlanRow(NamedTuple):
 class TrialPlan(ResultTable[PlanRow]):
     """Participants until the best arm is named, by policy and epsilon."""
 
-    header = ("policy", "epsilon", "median", "90 %", "wrong", "worse arm")
+    header = ("policy", "epsilon", "median", "90 %", "named", "wrong", "worse arm")
 
     def __init__(self, rows: Sequence[PlanRow], title: str, sentence: str) -> None:
         super().__init__(rows)
@@ -65,11 +67,28 @@ class TrialPlan(ResultTable[PlanRow]):
 
     def row_cells(self, row: PlanRow) -> tuple[str, ...]:
         epsilon = "none" if math.isinf(row.epsilon) else f"{row.epsilon:g}"
-        return (row.label, epsilon, count(row.median), count(row.high), percent(row.wrong),
-                count(row.worse))  # fmt: skip
+        return (row.label, epsilon, count(row.median), count(row.high), percent(row.named, ".0f"),
+                percent(row.wrong), count(row.worse))  # fmt: skip
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n\n{self.sentence}"
+
+    def of(self, label: str) -> PlanRow:
+        """The first row of a policy.
+
+        Args:
+            label: its name.
+
+        Returns:
+            The row.
+
+        Raises:
+            ParameterError: if the plan has no such row.
+        """
+        for row in self:
+            if row.label == label:
+                return row
+        raise ParameterError(f"the plan has no row {label!r}; it has {self[0].label!r} and others")
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draw the participants over epsilon: what privacy costs.
@@ -88,19 +107,26 @@ class TrialPlan(ResultTable[PlanRow]):
         ax = new_axes()
         for (label, rows), colour in zip(self._curves().items(), COLOURS, strict=False):
             if math.isinf(rows[0].epsilon):
-                ax.axhline(rows[0].high, color="0.5", linestyle="--", label=f"{label}, 90 %")
+                words = f"{label}, not private"
+                ax.axhline(rows[0].high, color="0.5", linestyle="--", label=words)
                 continue
-            epsilons = [row.epsilon for row in rows]
-            for q, style in (("high", "o-"), ("median", "o:")):
-                values = [getattr(row, q) for row in rows]
-                name = "90 %" if q == "high" else "median"
-                ax.plot(epsilons, values, style, color=colour, label=f"{label}, {name}")
-        ax.set(xscale="log", yscale="log", xlabel="epsilon", title=self.title.partition(";")[0])
+            epsilons, highs = [row.epsilon for row in rows], [row.high for row in rows]
+            fixed = highs == [row.median for row in rows]
+            words = label if fixed else f"{label}, 90 % of trials"
+            ax.plot(epsilons, highs, "o-", color=colour, label=words)
+            if not fixed:
+                medians = [row.median for row in rows]
+                ax.plot(epsilons, medians, "o:", color=colour, label=f"{label}, half of trials")
+        named, _, conditions = self.title.partition("; ")
+        ax.set(xscale="log", yscale="log", title=f"{named}\n{conditions}",
+               xlabel="epsilon (smaller is stricter)", ylabel="participants")  # fmt: skip
+        ax.title.set_fontsize("medium")
         levels = sorted({row.epsilon for row in self if not math.isinf(row.epsilon)})
         ax.set_xticks(levels, [f"{level:g}" for level in levels])
         ax.minorticks_off()
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
         ax.yaxis.set_major_formatter("{x:,.0f}")
+        ax.grid(axis="y", color="0.9")
         ax.legend(frameon=False)
         figure: Any = ax.get_figure(root=True)
         if path is not None:
@@ -135,8 +161,9 @@ def plan(
     """Plan a trial: how many participants until the best arm is named?
 
     Simulates trials in which one arm leads the others by `smallest_difference`, and those have
-    `base_rate`: no larger lead takes longer. Beside the policy: dp-imed, and a classic test of
-    fixed size without privacy that names the best arm in as many trials.
+    `base_rate`: no larger lead takes longer. Beside a central policy: dp-even, the private test of
+    fixed size, and dp-imed, which plays for low regret. The last row is a classic test of fixed
+    size without privacy. Tests of fixed size name the best arm in 90 % of the trials.
 
     Args:
         arms: number of arms, at least 2.
@@ -147,7 +174,8 @@ def plan(
         policy: a policy, or its name; dp-top-two by default.
         delay: how late rewards arrive, or the mean delay in rounds.
         lost: share of rewards that never arrive.
-        participants: how many there are; the plan then says whether they suffice.
+        participants: how many there are. The column "named" is then the share of the trials that
+            name the best arm with them; otherwise with those that the first policy takes.
         seed: a whole number; the same seed gives the same plan.
 
     Returns:
@@ -155,45 +183,156 @@ def plan(
 
     Raises:
         ParameterError: if an argument is not allowed, or the trial would be too long to plan.
+        UnknownNameError: if there is no such policy.
 
     Example:
         >>> import balaclava as bl
         >>> size = bl.plan(3, 1.0, base_rate=0.5, smallest_difference=0.2)
         >>> [row.label for row in size]
-        ['dp-top-two', 'dp-imed', 'classic test']
+        ['dp-top-two', 'dp-even', 'dp-imed', 'classic test']
     """
+    trial = planned_trial(arms, base_rate, smallest_difference, confidence, delay, lost,
+                          participants, seed)  # fmt: skip
+    levels = epsilon if isinstance(epsilon, Sequence) else [epsilon]
+    levels = [check("epsilon", level, Epsilon) for level in levels]
+    if not levels:
+        raise ParameterError("epsilon is empty; give at least one")
+    chosen = [planned_policy(policy, trial, level) for level in levels]
+    rows = [
+        row for level, each in zip(levels, chosen, strict=True) for row in trial.rows(level, each)
+    ]
+    rows.append(trial.fixed_row(CLASSIC_TEST, math.inf))
+    sentence = cost_sentence(rows) if len(levels) > 1 else plan_sentence(rows, trial, chosen[0])
+    if participants is not None:
+        sentence += participants_sentence(rows, participants)
+    return TrialPlan(rows, trial.title, sentence)
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """What is known of a trial before it begins."""
+
+    arms: int
+    rate: float
+    lead: float
+    confidence: float
+    late: Delay | None
+    participants: int | None
+    seed: int
+
+    @property
+    def world(self) -> Bernoulli:
+        return Bernoulli(means=np.array([*[self.rate] * (self.arms - 1), self.rate + self.lead]))
+
+    @property
+    def title(self) -> str:
+        late = "" if self.late is None else f", {self.late}"
+        named = "" if self.participants is None else f"; named within {self.participants:,}"
+        return (
+            f"participants until the best of {self.arms} arms is named; rates of {self.rate:g}, "
+            f"and {self.rate + self.lead:g} of the best{late}; {self.confidence:.6g} "
+            f"confidence{named}"
+        )
+
+    def rows(self, epsilon: float, policy: Policy | None) -> Iterator[PlanRow]:
+        """The policy, None for dp-even alone, and what it is compared with."""
+        even = self.fixed_row(EVEN_POLICY, epsilon)
+        if policy is None:
+            yield even
+            return
+        row = self.simulated_row(policy, even.high)
+        yield row
+        if policy.model == "central":
+            yield even
+            if policy.name != LOW_REGRET_POLICY:
+                known = {"arms": self.arms, "epsilon": epsilon}
+                until = self.participants or (even if math.isnan(row.high) else row).high
+                yield self.simulated_row(POLICIES.create(LOW_REGRET_POLICY, known), until)
+
+    def fixed_row(self, label: str, epsilon: float) -> PlanRow:
+        """A test of fixed size that names the best arm in 90 % of the trials."""
+        test = FixedSizeTest(np.asarray(self.world.means), epsilon, self.confidence, self.seed)
+        per_reward = self.arms / (1.0 - (0.0 if self.late is None else self.late.lost))
+        size = test.size(POWER, MOST_PARTICIPANTS / per_reward)
+        if size is None:
+            raise self._too_long(epsilon)
+        total, (named, wrong) = math.ceil(size * per_reward), test.shares(size)
+        if self.participants is not None:
+            pulls = int(self.participants / per_reward)
+            named, wrong = test.shares(pulls) if pulls else (0.0, 0.0)
+        return PlanRow(
+            label, epsilon, total, total, named, wrong, total * (self.arms - 1) / self.arms
+        )
+
+    def simulated_row(self, policy: Policy, usual: float) -> PlanRow:
+        """Simulate trials until 90 % of them name an arm, or for `usual` participants.
+
+        The latter if the policy cannot be expected to name an arm.
+        """
+        expected, wait = bool(policy.names_winners), self.late.longest if self.late else 0
+        policy.require_estimates((1.0 - self.confidence) / self.arms)
+        horizon = math.ceil((FIRST_HORIZON if expected else 1.0) * usual) + wait
+        while True:
+            if horizon > MOST_PARTICIPANTS:
+                raise self._too_long(policy.guarantee.epsilon)
+            results = simulate(
+                policy, self.world, horizon=horizon, seed=self.seed, delay=self.late, winners=True,
+                repetitions=TRIALS if expected else FEW_TRIALS,
+                checkpoints=min(PLAN_CHECKPOINTS, horizon),
+            )  # fmt: skip
+            runs = results._finished_runs(policy.name)
+            first = first_winners(policy, runs, self.confidence)
+            named = first[:, 1] != NO_WINNER
+            more = min(self.participants or 0, MOST_PARTICIPANTS / 2)
+            short = horizon < more and named.mean() < NEARLY_ALL
+            if not expected or (named.mean() > POWER and not short):
+                break
+            horizon *= 2
+        rounds = np.where(named, results.checkpoints[first[:, 0]], math.inf)
+        right = named & (first[:, 1] == self.arms - 1)
+        places = np.where(named, first[:, 0], -1)
+        regret = np.array([run.regret[c] for run, c in zip(runs, places, strict=True)])
+        median, high = (float(np.quantile(rounds, q, method="higher")) for q in (0.5, POWER))
+        epsilon = policy.guarantee.epsilon if policy.guarantee.private else math.inf
+        within = self.participants or (high if expected else horizon)
+        return PlanRow(
+            policy.name,
+            epsilon,
+            median if math.isfinite(median) else math.nan,
+            high if math.isfinite(high) else math.nan,
+            float((right & (rounds <= within)).mean()),
+            float((named & ~right).mean()),
+            float(regret.mean()) / self.world.largest_gap,
+        )
+
+    def _too_long(self, epsilon: float) -> ParameterError:
+        return ParameterError(
+            f"the trial takes more than {MOST_PARTICIPANTS:.0e} participants at epsilon "
+            f"{epsilon:g}; give a larger smallest_difference or epsilon"
+        )
+
+
+def planned_trial(
+    arms: Any, rate: Any, lead: Any, confidence: Any, delay: Any, lost: Any, participants: Any,
+    seed: int,
+) -> PlannedTrial:  # fmt: skip
+    """Check what is known of the trial."""
     arms = check("arms", arms, Arms)
     if arms < 2:
         raise ParameterError("arms = 1: there is nothing to compare; give at least 2")
-    rate = check("base_rate", base_rate, BaseRate)
-    lead = check("smallest_difference", smallest_difference, SmallestDifference)
+    rate = check("base_rate", rate, BaseRate)
+    lead = check("smallest_difference", lead, SmallestDifference)
     if rate + lead > 1.0:
         raise ParameterError(
             f"base_rate = {rate:g} and smallest_difference = {lead:g} add up to more than 1; give "
             "smaller ones"
         )
     confidence = check("confidence", confidence, AnswerConfidence)
-    late = planned_delay(delay, lost)
     if participants is not None:
         participants = check("participants", participants, Limit)
-    levels = epsilon if isinstance(epsilon, Sequence) else [epsilon]
-    levels = [check("epsilon", level, Epsilon) for level in levels]
-    if not levels:
-        raise ParameterError("epsilon is empty; give at least one")
-    world = Bernoulli(means=np.array([*[rate] * (arms - 1), rate + lead]))
-    rows = [
-        simulated_row(each, world, late, confidence, seed)
-        for level in levels
-        for each in planned_policies(policy, arms, level, confidence)
-    ]
-    rows.append(classic_row(world, late, confidence, seed))
-    share = f", {late.lost:.0%} lost" if late is not None and late.lost else ""
-    wait = f", rewards {late.mean:g} rounds late" if late is not None and late.mean else ""
-    title = (
-        f"participants until the best of {arms} arms is named: {rate:g}, and {rate + lead:g} for "
-        f"the best; {confidence:.6g} confidence{wait}{share}"
+    return PlannedTrial(
+        arms, rate, lead, confidence, planned_delay(delay, lost), participants, seed
     )
-    return TrialPlan(rows, title, plan_sentence(rows, participants))
 
 
 def planned_delay(delay: Any, lost: Any) -> Delay | None:
@@ -210,104 +349,72 @@ def planned_delay(delay: Any, lost: Any) -> Delay | None:
     return Delay(mean=float(delay or 0.0), law="fixed", lost=share)
 
 
-def planned_policies(
-    chosen: str | Policy | None, arms: int, epsilon: float, confidence: float
-) -> Iterator[Policy]:
-    """The policy at this epsilon, and dp-imed beside it."""
-    names = [chosen if chosen is not None else "dp-top-two", "dp-imed"]
-    for name in names:
-        if isinstance(name, Policy):
-            if name.arms != arms:
-                raise ParameterError(f"policy has {name.arms} arms, but the plan {arms}")
-            yield name
-            continue
-        more = {"confidence": confidence} if name == "dp-top-two" else {}
-        yield policy(name, arms=arms, epsilon=epsilon, **more)
-
-
-def simulated_row(
-    each: Policy, world: Bernoulli, late: Delay | None, confidence: float, seed: int
-) -> PlanRow:
-    """Simulate trials that are long enough for 90 % of them to name an arm, if that is possible."""
-    level, wait = each.guarantee.epsilon, late.mean or 0.0 if late is not None else 0.0
-    least = identification(world, epsilon=level, delta=1.0 - confidence)
-    horizon = math.ceil(FIRST_HORIZON * least + 4.0 * wait)
-    expected = bool(each.names_winners)
-    while True:
-        if horizon > MOST_PARTICIPANTS:
-            raise ParameterError(
-                f"the trial takes more than {MOST_PARTICIPANTS:.0e} participants at epsilon "
-                f"{level:g}; give a larger smallest_difference or epsilon"
-            )
-        results = simulate(
-            each, world, horizon=horizon, repetitions=TRIALS, seed=seed, delay=late,
-            checkpoints=min(PLAN_CHECKPOINTS, horizon), winners=True,
-        )  # fmt: skip
-        runs = results._finished_runs(each.name)
-        first = first_winners(each, runs, confidence)
-        named = first[:, 1] != NO_WINNER
-        if not expected or named.mean() > POWER:
-            break
-        horizon *= 2
-    rounds = np.where(named, results.checkpoints[first[:, 0]], math.inf)
-    regret = np.array([run.regret[c] for run, c in zip(runs, first[:, 0], strict=True)])
-    median, high = (float(np.quantile(rounds, q, method="higher")) for q in (0.5, POWER))
-    return PlanRow(
-        each.name,
-        level,
-        median if math.isfinite(median) else math.nan,
-        high if math.isfinite(high) else math.nan,
-        float((named & (first[:, 1] != world.arms - 1)).mean()),
-        float(regret.mean() / world.largest_gap) if named.all() or expected else math.nan,
+def planned_policy(
+    chosen: str | Policy | None, trial: PlannedTrial, epsilon: float
+) -> Policy | None:
+    """The policy at this epsilon; None for dp-even, whose test has no need of a simulation."""
+    if isinstance(chosen, Policy):
+        if chosen.arms != trial.arms:
+            raise ParameterError(f"policy has {chosen.arms} arms, but the plan {trial.arms}")
+        return None if chosen.name == EVEN_POLICY else chosen
+    name = "dp-top-two" if chosen is None else chosen
+    if name == EVEN_POLICY:
+        return None
+    known = {"arms": trial.arms, "epsilon": epsilon, "confidence": trial.confidence,
+             "horizon": trial.participants}  # fmt: skip
+    cls = POLICIES.get(name)
+    return cls.create(
+        {key: each for key, each in known.items() if key in cls.annotations and each is not None}
     )
 
 
-def classic_row(world: Bernoulli, late: Delay | None, confidence: float, seed: int) -> PlanRow:
-    """A test of fixed size without privacy: every pair by a z-test, corrected for the pairs."""
-    arms, means = world.arms, np.asarray(world.means)
-    quantile = NormalDist().inv_cdf(1.0 - (1.0 - confidence) / (arms - 1))
-    rng = np.random.default_rng(seed)
+def each_epsilon(rows: Sequence[PlanRow], text: Callable[[PlanRow], str], what: str) -> str:
+    """For the first policy and dp-even: a figure at each epsilon, and what it counts."""
+    parts = []
+    for label in dict.fromkeys((rows[0].label, EVEN_POLICY)):
+        mine = [row for row in rows if row.label == label and not math.isnan(row.high)]
+        if mine:
+            levels = ", ".join(f"{row.epsilon:g}" for row in mine)
+            parts.append(f"{label} {', '.join(map(text, mine))}{what} at epsilon {levels}")
+    return "; ".join(parts) or "no policy here can be expected to"
 
-    def named(size: int) -> np.ndarray:
-        """The arm that each simulated trial names, with `size` rewards an arm; or NO_WINNER."""
-        rates = rng.binomial(size, means, (CLASSIC_TRIALS, arms)) / size
-        best = rates.argmax(axis=1)
-        top = rates.max(axis=1, keepdims=True)
-        both = 0.5 * (top + rates)
-        clear = top - rates >= quantile * np.sqrt(2.0 * both * (1.0 - both) / size)
-        clear[np.arange(len(best)), best] = True
-        # Of two equal arms neither is named.
-        alone = (rates == top).sum(axis=1) == 1
-        return np.where(clear.all(axis=1) & alone, best, NO_WINNER)
 
-    low, high = 1.0, 2.0
-    while (named(math.ceil(high)) == arms - 1).mean() < POWER:
-        low, high = high, 2.0 * high
-    for _ in range(CLASSIC_STEPS):
-        middle = math.sqrt(low * high)
-        enough = (named(math.ceil(middle)) == arms - 1).mean() >= POWER
-        low, high = (low, middle) if enough else (middle, high)
-    size, answers = math.ceil(high), named(math.ceil(high))
-    all_asked = arms * size / (1.0 - (late.lost if late is not None else 0.0))
-    wrong = float(((answers != NO_WINNER) & (answers != arms - 1)).mean())
-    return PlanRow(
-        "classic test", math.inf, all_asked, all_asked, wrong, all_asked * (arms - 1) / arms
+def cost_sentence(rows: Sequence[PlanRow]) -> str:
+    """What privacy costs at several epsilons."""
+    classic = rows[-1].high
+    costs = each_epsilon(rows, lambda row: f"{row.high / classic:.3g}", " times as many")
+    return (
+        f"A classic test without privacy takes {classic:,.0f} participants. To name the best arm "
+        f"as often takes {costs}."
     )
 
 
-def plan_sentence(rows: Sequence[PlanRow], participants: int | None) -> str:
-    """What the plan says about its first policy, in words."""
-    best, classic = rows[0], rows[-1]
-    if math.isnan(best.high):
-        text = f"{best.label} seldom names an arm in trials of this length."
-    else:
-        text = (
-            f"At epsilon {best.epsilon:g}, {best.label} names the best arm within "
-            f"{best.high:,.0f} participants in 90 % of trials, half of them by {best.median:,.0f}; "
-            f"a classic test of fixed size without privacy takes {classic.high:,.0f}. If the "
-            "number of participants is fixed, try dp-even, too: it may need fewer."
+def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy | None) -> str:
+    """What the plan says at one epsilon, in words."""
+    row, classic = rows[0], rows[-1]
+    text = f"A classic test of fixed size without privacy takes {classic.high:,.0f} participants."
+    for even in (each for each in rows if each.label == EVEN_POLICY):
+        text += (
+            f" At epsilon {even.epsilon:g} dp-even takes {even.high:,.0f}, fixed in advance, with "
+            "one test at the end."
         )
-    if participants is not None and not math.isnan(best.high):
-        enough = "suffice" if participants >= best.high else "do not suffice"
-        text += f" {participants:,} participants {enough} for that."
-    return text
+    if policy is None:
+        return text
+    if math.isnan(row.high):
+        return f"{text} {row.label} seldom names an arm in trials of this length."
+    text += (
+        f" {row.label} names the best arm within {row.high:,.0f} in 90 % of trials, half of them "
+        f"by {row.median:,.0f}; you may look and stop at any time."
+    )
+    twice = replace(trial, lead=2.0 * trial.lead, participants=None)
+    if twice.rate + twice.lead > 1.0:
+        return text
+    faster = twice.simulated_row(policy, row.high / 4.0)
+    by = f"it takes {faster.high:,.0f}, half by {faster.median:,.0f}"
+    return f"{text} If the lead is {twice.lead:g}, {by}."
+
+
+def participants_sentence(rows: Sequence[PlanRow], participants: int) -> str:
+    """How often the participants suffice."""
+    shares = each_epsilon(rows, lambda row: percent(row.named, ".0f"), "")
+    return f" With {participants:,} participants this share of trials names the best arm: {shares}."
