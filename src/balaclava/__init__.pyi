@@ -6,6 +6,8 @@ from balaclava import testing as testing
 from balaclava._core.kernels import kernel as kernel
 from balaclava.advice.choose.calibrate import calibrate as calibrate
 from balaclava.advice.choose.calibration import Calibration as Calibration
+from balaclava.advice.choose.epsilon_table import EpsilonTable as EpsilonTable
+from balaclava.advice.choose.epsilon_table import epsilon_table as epsilon_table
 from balaclava.advice.choose.expert_bounds import ExpertsRecommendation as ExpertsRecommendation
 from balaclava.advice.choose.expert_bounds import recommend_experts as recommend_experts
 from balaclava.advice.choose.recommend import Recommendation as Recommendation

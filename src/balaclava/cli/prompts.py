@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from balaclava.cli.options import ARMS_TYPE, combined, option
+from balaclava.cli.options import ARMS_TYPE, EPSILONS_TYPE, combined, option
 
 if TYPE_CHECKING:
     from balaclava._core.declared import Range
@@ -41,6 +41,10 @@ _CHOICES: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
 }
+_GOALS = {
+    "regret": "that as few participants as possible get a worse arm",
+    "best": "to know which arm is best, and when to stop",
+}
 _NUMBERS_ASKED: dict[str, tuple[str, type, Any]] = {  # question, type, default
     "arms": ("How many arms (options) are there?", int, 5),
     "horizon": ("How many decisions will be made?", int, 10_000),
@@ -66,6 +70,10 @@ PROBLEM_QUESTIONS = {
     "difference": "By how much must the best arm be better to be worth finding?",
 }
 
+goal_options = combined(
+    option("--goal", [*_GOALS], "regret: few get a worse arm. best: know which arm is best."),
+    option("--confidence", float, "Chance that a named arm is the best.", default=0.95),
+)
 answer_options = combined(
     option("--rewards", [*_CHOICES["rewards"][1]], "Kind of rewards."),
     option(
@@ -80,7 +88,7 @@ answer_options = combined(
     ),
     option("--arms", ARMS_TYPE, "Number of arms, or their names: plain,friendly,map."),
     option("--horizon", int, "Number of decisions."),
-    option("--epsilon", float, "Privacy loss."),
+    option("--epsilon", EPSILONS_TYPE, "Privacy loss."),
     option("--delta", float, "Probability outside it."),
     option("--range reward_range", (float, float), "Smallest and largest reward."),
     option("--moment-order", float, "Order of the known moment, for heavy tails."),
@@ -107,6 +115,14 @@ def assumed_answers(
     if moment is not None:  # its derivation is printed instead
         assumed = [each for each in assumed if not each.startswith("moment_")]
     return [f"{', '.join(assumed)}; give options to change that, or --ask"] if assumed else []
+
+
+def read_goal(options: dict[str, Any], ask: bool) -> dict[str, Any]:
+    """Goal and confidence, by option or answer; no goal if there is neither."""
+    goal, confidence = options.pop("goal"), options.pop("confidence")
+    if goal is None and ask:
+        goal = _pick("What do you want?", _GOALS)
+    return {"goal": goal, "confidence": confidence}
 
 
 def read_choices(options: dict[str, Any], ask: bool) -> dict[str, Any]:

@@ -125,3 +125,48 @@ def test_problems_are_those_of_the_users_rate() -> None:
     assert outlook.instance == "rewards 0 and 1, 5 arms with averages of 0.003, one 0.0005 ahead"
     with pytest.raises(ParameterError, match="give average and difference together"):
         bl.recommend(arms=5, horizon=2_000, average=0.003)
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "planned"),
+    [
+        ({"horizon": 3_000}, "dp-top-two", True),
+        ({"horizon": 150}, "dp-even", True),
+        ({"horizon": 20, "epsilon": 0.1}, "dp-top-two", True),  # no answer is possible
+        ({"trust": "local"}, "ldp-top-two", True),
+        ({"scope": "decision", "horizon": 3_000}, "dp-top-two", True),
+        ({"rewards": "heavy-tailed", **MORE["heavy-tailed"]}, "dpr-batch-ucb", False),
+        ({"rewards": "unknown-tails"}, "dpr-adaptive-ucb", False),
+        ({"rewards": "adversarial"}, "dp-htinf", False),
+    ],
+)
+def test_to_know_which_arm_is_best(given: dict[str, Any], name: str, planned: bool) -> None:
+    around = {"average": 0.3, "difference": 0.3} if planned else {}
+    advice = bl.recommend(**{"arms": 3, "horizon": 1_000, "goal": "best", **around, **given})
+    assert advice.policy.name == name
+    assert (advice.plan is not None) == planned
+    assert eval(advice.code, {"bl": bl}) == advice.policy
+    if name == "dpr-batch-ucb":
+        assert advice.policy.names_winners
+    if not planned or given.get("horizon", 9) < 100 or "scope" in given:
+        assert advice.notes
+
+
+def test_the_plan_is_for_the_users_own_problem() -> None:
+    """Rewards from 10 to 20: 13, and 16 for the best, are rates of 0.3 and 0.6."""
+    own = {"average": 13.0, "difference": 3.0, "reward_range": (10.0, 20.0)}
+    late = bl.Delay(mean=20, law="fixed", lost=0.1)
+    advice = bl.recommend(arms=3, horizon=2_000, goal="regret", delay=late, **own)
+    assert advice.policy.name in ("dp-imed", "dp-klucb")
+    assert advice.plan is not None
+    assert "rates of 0.3, and 0.6 of the best, fixed delay of 20, 10 % lost" in advice.plan.title
+    assert "Plan: A classic test" in str(advice)
+    assert bl.recommend(arms=3, horizon=2_000, simulate=False).plan is None
+    with pytest.raises(ParameterError, match="goal = 'both' is not allowed"):
+        bl.recommend(arms=3, horizon=2_000, goal="both")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="confidence"):
+        bl.recommend(arms=3, horizon=2_000, goal="best", confidence=0.5)
+    tiny = bl.recommend(arms=2, horizon=100, goal="best", average=0.5, difference=1e-5)
+    assert "there is no plan: the trial takes more than" in tiny.notes[0]
+    with pytest.raises(ParameterError, match="epsilons is empty"):
+        bl.epsilon_table([], arms=2, horizon=100)

@@ -38,11 +38,11 @@ def test_command_with_options() -> None:
 
 def test_command_with_questions() -> None:
     """Losses that someone chooses, a trusted operator, all decisions, then three numbers."""
-    output = invoke("--ask", "--no-simulate", text="5\n1\n1\n4\n3000\n2\n")
+    output = invoke("--ask", "--no-simulate", text="1\n5\n1\n1\n4\n3000\n2\n")
     assert "policy:   dp-htinf, ε=2 per trajectory" in output
     assert "arms=4" in output
     assert "horizon=3000" in output
-    output = invoke("--ask", "--no-simulate", text="1\n2\n-1\n4\n2\n\n\n")
+    output = invoke("--ask", "--no-simulate", text="1\n1\n2\n-1\n4\n2\n\n\n")
     assert "policy:   ldp-ucb-bernoulli, ε=1 per report" in output
     assert "reward_range=(-1.0, 4.0)" in output
     assert "What does an observer see?" not in output  # a report covers both
@@ -56,7 +56,7 @@ def test_command_refuses_in_one_line() -> None:
 
 def test_wrong_answers_are_asked_again() -> None:
     """Nonsense, a number that is no option, a range the wrong way round, no arm, no privacy."""
-    text = "abc\n9\n1\n1\n1\n3\n2\n5\n0\n2.5\n2\n1\n100\n-1\n0.5\n"
+    text = "1\nabc\n9\n1\n1\n1\n3\n2\n5\n0\n2.5\n2\n1\n100\n-1\n0.5\n"
     output = invoke("--ask", "--no-simulate", text=text)
     for said in (
         "'abc' is not a whole number",
@@ -72,7 +72,7 @@ def test_wrong_answers_are_asked_again() -> None:
 
 
 def test_answers_that_end_early_are_no_answer() -> None:
-    answer = CliRunner().invoke(main, ["choose", "--ask", "--no-simulate"], input="2\n")
+    answer = CliRunner().invoke(main, ["choose", "--ask", "--no-simulate"], input="1\n2\n")
     assert answer.exit_code == 1
     assert "policy:" not in answer.output
 
@@ -83,7 +83,7 @@ def test_what_is_assumed_and_what_is_unused_is_said() -> None:
     usual = "rewards=bounded, trust=central, scope=trajectory, horizon=10000, epsilon=1.0"
     assert assumed.endswith(f"assumed: {usual}")
     assert "unused:   contamination: dp-imed does not take it" in output
-    assert "assumed:" not in invoke("--ask", "--no-simulate", text="\n" * 8)
+    assert "assumed:" not in invoke("--ask", "--no-simulate", text="\n" * 9)
 
 
 def test_one_arm_leaves_nothing_to_choose() -> None:
@@ -127,7 +127,7 @@ def test_figures_are_those_of_the_users_rate() -> None:
 
 
 def test_the_rate_is_asked_for() -> None:
-    questions = "\n" * 3 + "\n\n" + "3\n1000\n1\n0.3\n0.2\n"
+    questions = "\n" * 4 + "\n\n" + "3\n1000\n1\n0.3\n0.2\n"
     output = invoke("--ask", text=questions)
     assert "What does a usual arm earn on average?" in output
     assert "By how much must the best arm be better" in output
@@ -145,3 +145,34 @@ def test_a_rate_out_of_range_is_refused() -> None:
         answer = CliRunner().invoke(main, [*sized, *more])
         assert answer.exit_code == 2
         assert message in answer.output
+
+
+def test_the_goal_is_asked_first_and_changes_the_answer() -> None:
+    output = invoke("--ask", "--no-simulate", text="2\n" + "\n" * 8)
+    assert output.startswith("What do you want?")
+    assert "policy:   dp-top-two, ε=1 per trajectory" in output
+    assert "instead:  dp-imed, if as few as possible shall get a worse arm" in output
+    assert "instead:  dp-top-two, if you want to know" in invoke("--no-ask", "--no-simulate")
+
+
+def test_few_participants_get_a_test_of_fixed_size_and_a_plan() -> None:
+    sized = ("--no-ask", "--goal", "best", "--arms", "3", "--horizon", "200")
+    text = " ".join(invoke(*sized, "--average", "0.3", "--difference", "0.3").split())
+    assert text.startswith("policy: dp-even, ε=1 per trajectory")
+    assert "plan: A classic test of fixed size without privacy takes 204 participants." in text
+    assert "rates of 0.3, and 0.6 of the best" in text
+    assert "price:" not in text
+    assert "warning:" not in text
+
+
+def test_epsilons_side_by_side() -> None:
+    asked = ("--arms", "2", "--horizon", "600", "--epsilon", "0.3,3", "--average", "0.3")
+    text = invoke("--no-ask", *asked, "--difference", "0.4")
+    assert "to name the best" in text
+    assert [line.split()[0] for line in text.splitlines()[1:3]] == ["0.3", "3"]
+    found = json.loads(invoke("--json", *asked, "--difference", "0.4"))["epsilons"]
+    assert found[0]["participants"] > found[1]["participants"]
+    assert found[0]["regret"] > found[1]["regret"]
+    refused = CliRunner().invoke(main, ["choose", "--no-ask", "--no-simulate", *asked])
+    assert refused.exit_code == 2
+    assert "compared by simulation" in refused.output

@@ -4,6 +4,7 @@ import math
 from typing import Annotated, Any, NamedTuple
 
 from balaclava._core.declared import Range, check
+from balaclava.advice.choose.best_arm_advice import NAMING_POLICIES
 from balaclava.advice.choose.plausible_problems import (
     CalibrationProblems,
     plausible_problems,
@@ -77,6 +78,11 @@ def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list
     """Which other answers lead to another policy, in sentences."""
     rewards, name = advice.rewards, advice.policy.name
     sentences = []
+    if rewards == "bounded" and advice.goal != "best":
+        sentences.append(f"{NAMING_POLICIES[trust]}, if you want to know which arm is best")
+    elif rewards == "bounded":
+        other = find_rule(rewards, trust, scope)
+        sentences.append(f"{other.policy}, if as few as possible shall get a worse arm")
     flipped = "local" if trust == "central" else "central"
     if any((rule.rewards, rule.trust) == (rewards, flipped) for rule in RECOMMENDATION_RULES):
         other = find_rule(rewards, flipped, scope)

@@ -8,12 +8,15 @@ from typing import Annotated, Any, NamedTuple
 
 from balaclava._core import declared
 from balaclava._core.number_format import rounded_up
+from balaclava.advice.choose.best_arm_advice import Goal, naming_advice, plan_around
 from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, ContestRunner
 from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.advice.choose.plausible_problems import Around, plausible_problems
 from balaclava.advice.choose.rules import RecommendationRule, Rewards, Trust, WantedScope, find_rule
+from balaclava.advice.choose.trial_plan import TrialPlan
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES, Policy
+from balaclava.policies.bounded.dp_top_two import AnswerConfidence
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.simulation.analysis.statistics import mean_of_regret
 from balaclava.simulation.engine import Progress
@@ -36,8 +39,12 @@ _BASELINE_SETTINGS: dict[str, dict[str, Any]] = {
     "robust-ucb": {"estimator": "median-of-means", "radius_scale": 0.03}
 }
 
+_SINGLE_DECISIONS = (
+    "policies for single decisions release no means, so they name no arm; this one protects the "
+    "whole trajectory"
+)
 _EXPECTATION_ROUNDS = 20_000_000  # simulated rounds to estimate what a policy costs: seconds
-_EXPECTATION_REPETITIONS = (4, 20)  # fewest for an interval, most for speed
+_EXPECTATION_REPETITIONS = (4, 100)  # fewest for an interval, most for speed
 _HARDLY_BETTER_SHARE = 0.8  # of the regret of playing at random, above which `choose` warns
 
 
@@ -76,6 +83,9 @@ class Recommendation:
         notes: remarks, in sentences.
         contest: the simulation behind the choice; None if nothing was simulated.
         around: average and difference of the arms that are simulated; None if they are assumed.
+        goal: what the policy is for; None if it was not asked.
+        plan: participants until the best arm is named, for rewards in a range; None if no goal was
+            given, or nothing was simulated.
     """
 
     policy: Policy
@@ -87,6 +97,8 @@ class Recommendation:
     notes: tuple[str, ...] = ()
     contest: Contest | None = None
     around: Around | None = None
+    goal: Goal | None = None
+    plan: TrialPlan | None = None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -117,7 +129,7 @@ class Recommendation:
         """Simulate the policy and its baseline on a plausible problem.
 
         Args:
-            repetitions: runs of each; by default 4 to 20, so that it takes seconds.
+            repetitions: runs of each; by default 4 to 100, so that it takes seconds.
             seed: the same seed gives the same figures.
             delay: how late rewards arrive, as in `bl.simulate`.
             patience: rounds after which a decision is given up.
@@ -151,8 +163,9 @@ class Recommendation:
 
     def __str__(self) -> str:
         notes = "".join(f"Note: {note}.\n" for note in self.notes)
+        planned = "" if self.plan is None else f"Plan: {self.plan.sentence}\n"
         return (
-            f"{self.policy.name}: {self.guarantee}\nWhy: {self.why}.\n{notes}"
+            f"{self.policy.name}: {self.guarantee}\nWhy: {self.why}.\n{notes}{planned}"
             f"Promise: {self.guarantee.explain()}\nUse: {self.code}"
         )
 
@@ -161,8 +174,10 @@ def recommend(
     *,
     arms: int | Sequence[str],
     horizon: int,
+    goal: Goal | None = None,
     epsilon: float = 1.0,
     delta: float | None = None,
+    confidence: float = 0.95,
     rewards: Rewards = "bounded",
     trust: Trust = "central",
     scope: WantedScope = "trajectory",
@@ -186,11 +201,18 @@ def recommend(
     for seconds. If none beats playing at random by a relevant margin, recommends "random". A note
     then tells from which horizon or epsilon on a policy would.
 
+    With goal "best" it plans the trial instead (`bl.plan`): dp-top-two if nine of ten such trials
+    name the best arm within the horizon; otherwise whichever of it and dp-even names it more often.
+
     Args:
         arms: number of arms, or their names.
-        horizon: number of rounds.
+        horizon: number of rounds: the participants that there are.
+        goal: "regret" if as few participants as possible shall get a worse arm, "best" to know
+            which arm is best. With either, for rewards in a range, the answer has a plan. None is
+            "regret" without a plan.
         epsilon: privacy loss.
         delta: probability outside it; by default 0 if the policy allows it.
+        confidence: chance that a named arm is the best.
         rewards: "bounded" (in `reward_range`), "heavy-tailed" (a moment is known),
             "unknown-tails", "outliers" (as heavy-tailed, and some rewards are wrong),
             "adversarial" (losses in [0, 1] that an adversary chooses) or "experts" (such losses,
@@ -229,6 +251,7 @@ def recommend(
         >>> bl.recommend(arms=4, horizon=500, epsilon=0.05).policy.name  # too little to learn from
         'random'
     """
+    declared.check("goal", goal, Goal | None)
     declared.check("rewards", rewards, Rewards)
     declared.check("trust", trust, Trust)
     declared.check("scope", scope, WantedScope)
@@ -239,6 +262,7 @@ def recommend(
         "horizon": declared.check("horizon", horizon, Annotated[int, declared.Range(2, 10**12)]),
         "epsilon": declared.check("epsilon", epsilon, declared.Epsilon),
         "delta": declared.check("delta", delta, declared.Delta | None),
+        "confidence": declared.check("confidence", confidence, AnswerConfidence),
         "reward_range": declared.check("reward_range", reward_range, declared.RewardRange),
         "outside": declared.check("outside", outside, declared.Outside),
         "moment_order": declared.check("moment_order", moment_order, declared.MomentOrder | None),
@@ -251,9 +275,18 @@ def recommend(
     parameters = _completed(
         rewards, {name: value for name, value in parameters.items() if value is not None}
     )
-    advice = _first_that_fits(find_rule(rewards, trust, scope), scope, parameters)
-    advice = replace(advice, around=_checked_around(advice, average, difference))
-    if simulate:
+    single = goal == "best" and rewards == "bounded" and trust == "central" and scope == "decision"
+    wanted: WantedScope = "trajectory" if single else scope
+    rule = find_rule(rewards, trust, wanted)
+    advice = _first_that_fits(rule, wanted, parameters)
+    if single:
+        advice = replace(advice, notes=(_SINGLE_DECISIONS,))
+    advice = replace(advice, goal=goal, around=_checked_around(advice, average, difference))
+    if simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
+        advice = _planned(advice, parameters, trust, delay, seed)
+    if goal == "best":
+        advice = _naming(advice, rule, parameters)
+    elif simulate:
         runner = ContestRunner(rewards, delay, patience, seed, progress, advice.around)
         advice = _best_that_fits(advice, parameters, runner)
     if isinstance(arms, list | tuple):
@@ -318,6 +351,33 @@ def _first_that_fits(
     policy = policy_taking(name, parameters)
     horizon = parameters["horizon"]
     return Recommendation(policy, policy, baseline, why, rule.rewards, horizon, tuple(notes))
+
+
+def _planned(
+    advice: Recommendation, parameters: dict[str, Any], trust: str, delay: Delay | None, seed: int
+) -> Recommendation:
+    """Add a plan, or a note why there is none."""
+    try:
+        found = plan_around(parameters, trust, advice.around, delay=delay, seed=seed)
+    except ParameterError as error:
+        return replace(advice, notes=(*advice.notes, f"there is no plan: {error}"))
+    return replace(advice, plan=found)
+
+
+def _naming(
+    first: Recommendation, rule: RecommendationRule, parameters: dict[str, Any]
+) -> Recommendation:
+    """The policy that names the best arm."""
+    naming = naming_advice(rule, first.plan)
+    try:
+        policy = policy_taking(naming.name, parameters | naming.changes)
+    except ParameterError:  # dp-even refuses a horizon that allows no answer
+        naming = naming_advice(rule, None)._replace(notes=naming.notes)
+        policy = policy_taking(naming.name, parameters)
+    notes = [note for note in first.notes if "radius_scale" not in note]
+    return replace(
+        first, policy=policy, learner=policy, why=naming.why, notes=(*notes, *naming.notes)
+    )
 
 
 def _best_that_fits(

@@ -73,6 +73,11 @@ class TrialPlan(ResultTable[PlanRow]):
     def __str__(self) -> str:
         return f"{super().__str__()}\n\n{self.sentence}"
 
+    @property
+    def conditions(self) -> str:
+        """The rates, delays and confidence of the simulated trials, in words."""
+        return self.title.partition("; ")[2]
+
     def of(self, label: str) -> PlanRow:
         """The first row of a policy.
 
@@ -117,8 +122,8 @@ class TrialPlan(ResultTable[PlanRow]):
             if not fixed:
                 medians = [row.median for row in rows]
                 ax.plot(epsilons, medians, "o:", color=colour, label=f"{label}, half of trials")
-        named, _, conditions = self.title.partition("; ")
-        ax.set(xscale="log", yscale="log", title=f"{named}\n{conditions}",
+        named = self.title.partition("; ")[0]
+        ax.set(xscale="log", yscale="log", title=f"{named}\n{self.conditions}",
                xlabel="epsilon (smaller is stricter)", ylabel="participants")  # fmt: skip
         ax.title.set_fontsize("medium")
         levels = sorted({row.epsilon for row in self if not math.isinf(row.epsilon)})

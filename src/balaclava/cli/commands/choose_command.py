@@ -11,16 +11,24 @@ import click
 from balaclava._core.number_format import significant
 from balaclava.cli import prompts
 from balaclava.cli.options import delay_options, option, pop_delay
-from balaclava.cli.terminal import print_code, print_json, print_labelled, progress_bar
+from balaclava.cli.terminal import (
+    print_cells,
+    print_code,
+    print_json,
+    print_labelled,
+    print_sentences,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
-    from balaclava.advice.choose.recommend import Recommendation
+    from balaclava.advice.choose.recommend import Expectation, Recommendation
 
 # Parameters that some policies take.
 _SPECIAL_PARAMETERS = ("delta", "reward_range", *prompts.SPECIAL_QUESTIONS)
 
 
 @click.command(short_help="Recommend a policy.")
+@prompts.goal_options
 @prompts.answer_options
 @option("--average", float, "What a usual arm earns on average, such as a conversion rate.")
 @option("--difference", float, "How far ahead of it the best arm is at least.")
@@ -35,10 +43,14 @@ _SPECIAL_PARAMETERS = ("delta", "reward_range", *prompts.SPECIAL_QUESTIONS)
 def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> None:
     """Recommend a policy, with its guarantee and its expected regret.
 
-    Asks a few questions about rewards, trust and size. Options answer them in advance.
+    Asks a few questions about your goal, rewards, trust and size. Options answer them in advance.
+    With a goal and rewards in a known range it plans the trial, too: how many participants until
+    the best arm is named. Several epsilons are compared side by side.
 
     \b
     Example: balaclava choose
+    Example: balaclava choose --goal best --arms 4 --horizon 1200 --average 0.6 --difference 0.1
+    Example: balaclava choose --arms 4 --horizon 20000 --epsilon 0.1,0.3,1,3
     Example: balaclava choose --rewards bounded --arms 5 --horizon 10000 --epsilon 1 \\
                  --average 0.03 --difference 0.005
     Example: balaclava choose --rewards heavy-tailed --typical 20 --largest 500 --one-in 10000
@@ -48,14 +60,18 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
 
     ask = sys.stdin.isatty() and not as_json if ask is None else ask
     late = pop_delay(options)
+    goal = prompts.read_goal(options, ask)
     around = {name: options.pop(name) for name in prompts.PROBLEM_QUESTIONS}
     answers, moment = prompts.read_answers(options, ask)
     asked = ask and simulate and answers["rewards"] == "bounded"
     if asked or any(value is not None for value in around.values()):
         answers |= prompts.average_and_difference(around, answers, None, asked)
     options |= around
+    if isinstance(answers["epsilon"], list):
+        _print_epsilons(answers, goal["confidence"], simulate, as_json, **late)
+        return
     with progress_bar() as progress:
-        advice = recommend(**answers, simulate=simulate, progress=progress, **late)
+        advice = recommend(**answers, **goal, simulate=simulate, progress=progress, **late)
     scope = answers.get("scope", "trajectory")
     changes = what_would_change(advice, trust=answers["trust"], scope=scope)
     if as_json:
@@ -77,6 +93,8 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
         print_labelled("unused", f"{', '.join(unused)}: {advice.learner.name} does not take it")
     print_labelled("promise", advice.guarantee.explain())
     print_code("use", advice.code)
+    if advice.plan is not None:
+        print_labelled("plan", f"{advice.plan.sentence} Simulated: {advice.plan.conditions}.")
     if simulate:
         _print_expectation(advice, **late)
     for change in changes:
@@ -86,6 +104,26 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
         f"`balaclava policies {advice.policy.name}` shows its rule and parameters; `balaclava "
         "audit` tests its guarantee",
     )
+
+
+def _print_epsilons(
+    answers: dict[str, Any], confidence: float, simulate: bool, as_json: bool, **late: Any
+) -> None:
+    """Compare several epsilons."""
+    from balaclava.advice.choose.epsilon_table import epsilon_table
+
+    if not simulate:
+        raise click.UsageError("several epsilons are compared by simulation; omit --no-simulate")
+    given = {name: value for name, value in answers.items() if name != "epsilon"}
+    with progress_bar() as progress:
+        table = epsilon_table(
+            answers["epsilon"], **given, confidence=confidence, progress=progress, **late
+        )
+    if as_json:
+        print_json({"title": table.title, "epsilons": [row._asdict() for row in table]})
+        return
+    print_cells(table.cells)
+    print_sentences([f"{table.title}. Give one epsilon to get its policy, promise and plan."])
 
 
 def _as_json(
@@ -107,6 +145,8 @@ def _as_json(
         "notes": list(advice.notes),
         "instead": changes,
         "answers": answers,
+        "goal": advice.goal,
+        "plan": None if advice.plan is None else [row._asdict() for row in advice.plan],
         "expected": None if outlook is None else outlook._asdict(),
     }
 
@@ -124,6 +164,16 @@ def _print_expectation(advice: Recommendation, **late: Any) -> None:
         f"{significant(outlook.random_regret)} at random, after {outlook.rounds:,} rounds of "
         f"{outlook.instance}{assumed}",
     )
+    if advice.goal != "best":  # what an answer costs is in the plan
+        _print_price(advice, outlook)
+    if outlook.rounds < advice.horizon:
+        print_labelled("short", f"simulated only {outlook.rounds:,} of {advice.horizon:,} rounds")
+    if outlook.hardly_better and advice.policy is advice.learner and advice.goal != "best":
+        print_labelled("warning", "hardly better than playing at random: raise epsilon or horizon")
+
+
+def _print_price(advice: Recommendation, outlook: Expectation) -> None:
+    """Compare the regret with that of the baseline."""
     tuned = " and was tuned" if advice.baseline_label != advice.baseline.name else ""
     baseline = f"{advice.baseline_label}, which is not private{tuned}"
     other = f"the {significant(outlook.baseline_regret)} of {baseline}"
@@ -140,7 +190,3 @@ def _print_expectation(advice: Recommendation, **late: Any) -> None:
         print_labelled("price", f"no difference from {other}")
     else:
         print_labelled("price", f"none here: {outlook.price:.3g} times {other}")
-    if outlook.rounds < advice.horizon:
-        print_labelled("short", f"simulated only {outlook.rounds:,} of {advice.horizon:,} rounds")
-    if outlook.hardly_better and advice.policy is advice.learner:
-        print_labelled("warning", "hardly better than playing at random: raise epsilon or horizon")

@@ -1,0 +1,114 @@
+"""Which policy names the best arm, and how often it does with the participants that there are."""
+
+from typing import Any, Literal, NamedTuple
+
+from balaclava._core.number_format import percent
+from balaclava.advice.choose.plausible_problems import Around
+from balaclava.advice.choose.rules import RecommendationRule
+from balaclava.advice.choose.trial_plan import (
+    EVEN_POLICY,
+    MOST_PARTICIPANTS,
+    POWER,
+    PlanRow,
+    TrialPlan,
+    plan,
+)
+from balaclava.simulation.reward_delays import Delay
+
+Goal = Literal["regret", "best"]
+# Policies for rewards in a known range whose goal is the answer, by trust.
+NAMING_POLICIES = {"central": "dp-top-two", "local": "ldp-top-two"}
+USUAL_AROUND = Around(0.5, 0.2)  # of rewards in [0, 1], if the user gives none
+EXPLORED_SHARE = 0.2  # of the rounds, spread evenly over the arms, for policies of low regret
+
+
+class NamingAdvice(NamedTuple):
+    """A policy that names the best arm, parameters to change, the reason, and remarks."""
+
+    name: str
+    changes: dict[str, Any]
+    why: str
+    notes: tuple[str, ...]
+
+
+def plan_around(
+    parameters: dict[str, Any],
+    trust: str,
+    around: Around | None,
+    *,
+    delay: Delay | None,
+    seed: int,
+) -> TrialPlan:
+    """Plan for bounded rewards, in shares of their range.
+
+    Rewards at the ends of the range have the largest variance.
+    """
+    low, high = parameters["reward_range"]
+    average, difference = USUAL_AROUND
+    if around is not None:
+        average = (around.average - low) / (high - low)
+        difference = around.difference / (high - low)
+    return plan(
+        parameters["arms"],
+        parameters["epsilon"],
+        base_rate=average,
+        smallest_difference=difference,
+        confidence=parameters["confidence"],
+        policy=NAMING_POLICIES[trust],
+        delay=delay,
+        participants=int(min(parameters["horizon"], MOST_PARTICIPANTS)),
+        seed=seed,
+    )
+
+
+def naming_row(planned: TrialPlan) -> PlanRow:
+    """The row of the policy to use: one that may stop early, if it names the best arm often.
+
+    Otherwise the one that names it more often with the participants that there are.
+    """
+    rows = [row for row in planned if row.label in (*NAMING_POLICIES.values(), EVEN_POLICY)]
+    return rows[0] if rows[0].named >= POWER else max(rows, key=lambda row: row.named)
+
+
+def naming_advice(rule: RecommendationRule, planned: TrialPlan | None) -> NamingAdvice:
+    """The policy that names the best arm of such rewards."""
+    if rule.rewards != "bounded":
+        return _for_other_rewards(rule)
+    name = NAMING_POLICIES[rule.trust]
+    why = "it plays the arms that are hardest to tell apart until the best is known, and you may "
+    why += "look and stop at any time"
+    if planned is None:
+        return NamingAdvice(name, {}, why, ())
+    row = naming_row(planned)
+    if row.label == EVEN_POLICY:
+        name = EVEN_POLICY
+        why = (
+            "the number of participants is known and small: with even shares and one test at the "
+            f"end, {percent(row.named, '.0f')} of such trials name the best arm, "
+            f"{percent(planned[0].named, '.0f')} with {planned[0].label}"
+        )
+    notes: tuple[str, ...] = ()
+    if row.named < POWER:
+        notes = (
+            f"only {percent(row.named, '.0f')} of trials with so many participants name the best "
+            f"arm; {percent(POWER, '.0f')} take {row.high:,.0f} participants",
+        )
+    return NamingAdvice(name, {}, why, notes)
+
+
+def _for_other_rewards(rule: RecommendationRule) -> NamingAdvice:
+    """The policy of low regret, with a share for every arm if it has intervals."""
+    if rule.rewards in ("heavy-tailed", "outliers"):
+        why = f"{rule.why}; explore gives every arm a share, so that its intervals tell arms apart"
+        note = (
+            "no policy for such rewards is made to name the best arm; simulate with winners=True "
+            "how often this one does, and keep radius_scale = 1: its intervals are then proved"
+        )
+        return NamingAdvice(rule.policy, {"explore": EXPLORED_SHARE}, why, (note,))
+    note = "losses that follow no law have no best arm to name; the goal is ignored"
+    if rule.rewards == "unknown-tails":
+        note = (
+            "it offers no intervals, so it cannot name the best arm; with a known moment "
+            "(rewards = 'heavy-tailed') dpr-batch-ucb can"
+        )
+    return NamingAdvice(rule.policy, {}, rule.why, (note,))
