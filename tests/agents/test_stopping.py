@@ -1,4 +1,4 @@
-"""`agent.may_stop`: named, equivalent, futile, or continue."""
+"""`agent.may_stop`: winner, equivalent, futile, or continue."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def played(means: list[float], rounds: int, name: str = "dp-top-two") -> bl.Agen
     return agent
 
 
-def test_named():
+def test_winner():
     agent = played([0.2, 0.8], 500)
     advice = agent.may_stop()
     assert advice
-    assert advice.reason == "named"
+    assert advice.reason == "winner"
     assert str(advice) == "Stop: 1 is the best arm, at 0.95 confidence."
 
 
@@ -47,6 +47,19 @@ def test_futile():
     assert "500 are left" in advice.sentence
     assert agent.may_stop(horizon=4_000).sentence.startswith("Stop: all 4,000")
     assert not played([0.5, 0.51], 10).may_stop(horizon=20)  # nothing is released yet
+
+
+def test_a_test_at_the_end_is_waited_for():
+    """All participants of dp-even are there, but the last reward is not."""
+    agent = bl.policy("dp-even", arms=2, epsilon=1.0, horizon=80).agent(seed=1)
+    decisions = [agent.ask() for _ in range(80)]
+    for decision in decisions[:-1]:
+        agent.tell(decision, float(decision.arm))
+    waiting = agent.may_stop(horizon=80)
+    assert not waiting
+    assert waiting.sentence.startswith("Wait for the last rewards")
+    agent.tell(decisions[-1], float(decisions[-1].arm))
+    assert agent.may_stop(horizon=80).reason == "winner"
 
 
 @pytest.mark.statistical

@@ -191,13 +191,15 @@ def test_both_clients_offer_the_same() -> None:
         }
 
     assert signatures(Client) == signatures(AsyncClient)
-    assert len(signatures(Client)) == 22
+    assert len(signatures(Client)) == 23
 
 
 def test_help_shows_each_call_with_its_answer() -> None:
     for kind in (Client, AsyncClient):
         text = pydoc.render_doc(kind, renderer=pydoc.plaintext)
-        assert re.search(r"results\(self, experiment: .*confidence: .*= 0.95\) -> .*Document", text)
+        assert re.search(
+            r"results\(self, experiment: .*confidence: .*= 0.95, .*\) -> .*Document", text
+        )
         assert "Read released means with intervals" in text
         assert "Exchange" not in text.split("Data descriptors")[0]
         assert inspect.iscoroutinefunction(kind.results) == (kind is AsyncClient)
@@ -252,6 +254,8 @@ def test_a_day_with_a_client(client: Client, name: str) -> None:
     assert [each.recorded for each in recorded] == [True, True, True, False]
     assert (recorded[3].status, recorded[3].decision_id) == (404, "nobody's")
     assert client.experiment(name)["decisions"] == client.results(name, 0.9)["decisions"] == 5
+    assert client.plan(name, 0.9, participants=9)["may_stop"]["reason"] is None
+    assert client.results(name, smallest_difference=0.1)["may_stop"]["sentence"]
     assert client.privacy(name)["guarantee"]["epsilon"] == 1.0
     assert client.history(name, points=10)["arms"] == ["list", "map"]
     assert name in [each["name"] for each in client.experiments()]

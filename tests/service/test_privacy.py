@@ -35,6 +35,8 @@ LIVE = ("/v1/experiments/shop/results", "/experiments/shop/live")
 ANSWERS = (
     *("/v1/experiments", "/v1/experiments/shop", "/v1/experiments/shop/results"),
     *("/v1/experiments/shop/results?confidence=0.6", "/v1/experiments/shop/privacy"),
+    *("/v1/experiments/shop/plan", "/v1/experiments/shop/plan?participants=70&confidence=0.51"),
+    "/v1/experiments/shop/results?smallest_difference=0.9&participants=60&confidence=0.6",
     *("/v1/experiments/shop/history?points=5", "/v1/populations", "/v1/ledger", "/v1/keys"),
 )
 

@@ -482,7 +482,7 @@ class Agent:
     ) -> StopAdvice:
         """Say whether the trial may stop, from released values only.
 
-        It may stop if the best arm is known ("named"); if no arm is better than another one by
+        It may stop if the best arm is known ("winner"); if no arm is better than another one by
         `smallest_difference` or more ("equivalent"); or if a winner is unlikely in what is left of
         `horizon` ("futile", a forecast). Each of the first two claims is ever wrong with
         probability at most 1 - confidence, however often you ask, under the assumptions of

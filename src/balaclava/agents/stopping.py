@@ -1,4 +1,9 @@
-"""When a trial may stop: the best arm is known, no difference matters, or no answer is in reach."""
+"""When a trial may stop: the best arm is known, no difference matters, or no answer is in reach.
+
+The advice reads the released means, the number of rewards and draws of noise in each, the number of
+decisions, and what the caller gives: the confidence, the smallest difference and the horizon. It
+reads no reward, and no count of rewards that are not in a release. So it costs no epsilon.
+"""
 
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -6,7 +11,7 @@ from balaclava._core.declared import Range, check
 from balaclava.agents.estimates import EstimateReader, Estimates
 from balaclava.errors import ParameterError
 
-StopReason = Literal["named", "equivalent", "futile"]
+StopReason = Literal["winner", "equivalent", "futile"]
 Participants = Annotated[int, Range(1, meaning="decisions that the trial can make")]
 Difference = Annotated[float, Range(0, meaning="smallest difference that matters", open_low=True)]
 
@@ -25,7 +30,11 @@ class StopAdvice(NamedTuple):
 
 
 def stop_advice(
-    reading: EstimateReader, width: float, smallest_difference: Any, horizon: Any
+    reading: EstimateReader,
+    width: float,
+    smallest_difference: Any,
+    horizon: Any,
+    estimates: Estimates | None = None,
 ) -> StopAdvice:
     """Say whether the trial may stop; `width` is that of the rewards' range."""
     if smallest_difference is not None:
@@ -37,13 +46,13 @@ def stop_advice(
             )
     if horizon is not None:
         horizon = check("horizon", horizon, Participants)
-    estimates = reading.estimates()
+    estimates = reading.estimates() if estimates is None else estimates
     sure = f"at {estimates.confidence:.6g} confidence"
     if estimates.condition is not None:
         sure += f", if {estimates.condition}"
     if estimates.winner is not None:
         label = estimates[estimates.winner].label
-        return StopAdvice("named", f"Stop: {label} is the best arm, {sure}.")
+        return StopAdvice("winner", f"Stop: {label} is the best arm, {sure}.")
     if smallest_difference is not None:
         best, most = largest_loss(estimates)
         if most < smallest_difference:
@@ -72,10 +81,15 @@ def largest_loss(estimates: Estimates) -> tuple[int, float]:
 def _futility(reading: EstimateReader, estimates: Estimates, horizon: int) -> StopAdvice:
     """Compare the forecast with the decisions that are left."""
     left = horizon - sum(entry.decisions for entry in estimates)
-    if left <= 0:
-        return StopAdvice("futile", f"Stop: all {horizon:,} decisions are made; no arm is named.")
     if not all(entry.rewards or entry.retired for entry in estimates):
-        return StopAdvice(None, "Continue: not every arm has a release yet.")
+        do = "Continue" if left > 0 else "Wait for the last rewards"
+        return StopAdvice(None, f"{do}: not every arm has a release yet.")
+    if left <= 0:
+        return StopAdvice(
+            "futile",
+            f"Stop: all {horizon:,} decisions are made, and no arm is named. Only rewards that are "
+            "not released yet can change that.",
+        )
     soonest, more = reading.soonest(), reading.remaining()
     if soonest is None or soonest > left:
         needed = "never" if soonest is None else f"only after about {soonest:,} more decisions"

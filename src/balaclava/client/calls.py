@@ -142,6 +142,18 @@ def get(*parts: str, **query: Any) -> Call[Document]:
     return Call("GET", path(*parts), unchanged, query=query or None)
 
 
+def stopping_query(
+    confidence: float, smallest_difference: float | None, participants: int | None
+) -> dict[str, Any]:
+    """The query of results and plan, without what is not given."""
+    query = {
+        "confidence": confidence,
+        "smallest_difference": smallest_difference,
+        "participants": participants,
+    }
+    return {name: value for name, value in query.items() if value is not None}
+
+
 def get_list(name: str) -> Call[list[Document]]:
     """Read a list, which the service answers under its name."""
     return Call("GET", path(name), lambda document: list(document[name]))

@@ -243,19 +243,54 @@ class ServiceCalls:
         return self._send(calls.get("experiments", name))
 
     @endpoint
-    def results(self, experiment: str, confidence: float = 0.95) -> Exchange[Document]:
-        """Read released means with intervals, and the winner if there is one.
+    def results(
+        self,
+        experiment: str,
+        confidence: float = 0.95,
+        *,
+        smallest_difference: float | None = None,
+        participants: int | None = None,
+    ) -> Exchange[Document]:
+        """Read released means with intervals, the winner if there is one, and whether to stop.
 
         Args:
             experiment: Its name.
             confidence: Probability that all intervals contain their means.
+            smallest_difference: The smallest difference of means that matters.
+            participants: Decisions that the experiment can make; by default the policy's horizon.
 
         Returns:
             The JSON document. Its `sentence` sums the results up; its `condition` is what intervals
-            and winner assume of arrivals, None if nothing. Where batches settle by arrival,
+            and winner assume of arrivals, None if nothing. `may_stop` has a sentence and a reason:
+            "winner", "equivalent", "futile" or None. Where batches settle by arrival,
             `windows` counts arrived rewards: it is None unless the key has the role admin.
         """
-        return self._send(calls.get("experiments", experiment, "results", confidence=confidence))
+        stopping = calls.stopping_query(confidence, smallest_difference, participants)
+        return self._send(calls.get("experiments", experiment, "results", **stopping))
+
+    @endpoint
+    def plan(
+        self,
+        experiment: str,
+        confidence: float = 0.95,
+        *,
+        smallest_difference: float | None = None,
+        participants: int | None = None,
+    ) -> Exchange[Document]:
+        """Read how many decisions it takes to name the best arm, and whether to stop.
+
+        Args:
+            experiment: Its name.
+            confidence: Probability that no wrong arm is named.
+            smallest_difference: The smallest difference of means that matters.
+            participants: Decisions that the experiment can make; by default the policy's horizon.
+
+        Returns:
+            The JSON document: `needed` and `soonest` count decisions that learn, from the first;
+            `may_stop` is as in `results`.
+        """
+        stopping = calls.stopping_query(confidence, smallest_difference, participants)
+        return self._send(calls.get("experiments", experiment, "plan", **stopping))
 
     @endpoint
     def privacy(self, experiment: str) -> Exchange[Document]:

@@ -11,6 +11,7 @@ from typing import Any
 from balaclava._core.number_format import rounded_down
 from balaclava.agents.estimates import EstimateReader, Estimates
 from balaclava.agents.settling import missing_rewards
+from balaclava.agents.stopping import StopAdvice, stop_advice
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.policies.local_policies import LocalPolicy
@@ -21,6 +22,7 @@ from balaclava.service.engine.served_experiment import (
     ServedExperiment,
     finite,
 )
+from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import Ledger
 
 
@@ -62,9 +64,12 @@ def report_document(policy: Policy) -> dict[str, Any] | None:
 
 
 def results_document(
-    experiment: ServedExperiment, confidence: float = RESULTS_CONFIDENCE
+    experiment: ServedExperiment,
+    confidence: float = RESULTS_CONFIDENCE,
+    smallest_difference: float | None = None,
+    participants: int | None = None,
 ) -> dict[str, Any]:
-    """Released means with intervals, the winner if there is one, and a summary."""
+    """Released means with intervals, the winner if there is one, whether to stop, and a summary."""
     counters, labels = experiment.counters, experiment.definition.arms
     total = sum(counters.decisions)
     arms: list[dict[str, Any]] = [
@@ -83,7 +88,8 @@ def results_document(
         "decisions": total,
         "confidence": confidence,
         "arms": arms,
-        **dict.fromkeys(("winner", "leader", "remaining", "note", "condition", "missing")),
+        **dict.fromkeys(("winner", "leader", "remaining", "may_stop", "note", "condition")),
+        "missing": None,
         "windows": windows_document(experiment),
     }
     reading = experiment.reading(confidence)
@@ -105,8 +111,67 @@ def results_document(
         answer["winner"] = labels[estimates.winner]
     else:
         answer["remaining"] = reading.remaining()
+    advice = _stop_advice(experiment, reading, estimates, smallest_difference, participants)
+    answer["may_stop"] = advice._asdict()
     answer["sentence"] = _sentence(experiment, estimates, answer)
+    if experiment.state != FINISHED and advice:
+        more = "You may stop." if advice.reason == "winner" else advice.sentence
+        answer["sentence"] += f" {more}"
     return answer
+
+
+def _stop_advice(
+    experiment: ServedExperiment,
+    reading: EstimateReader,
+    estimates: Estimates | None,
+    smallest_difference: float | None,
+    participants: int | None,
+) -> StopAdvice:
+    """Whether the experiment may stop, from released values and numbers of decisions.
+
+    `participants` defaults to the horizon of a policy whose goal is to name the best arm.
+    """
+    policy, (low, high) = experiment.policy, experiment.policy.accepts
+    if participants is None and policy.names_winners:
+        participants = policy.horizon
+    try:
+        return stop_advice(reading, high - low, smallest_difference, participants, estimates)
+    except ParameterError as error:
+        raise Problem(422, str(error)) from None
+
+
+def plan_document(
+    experiment: ServedExperiment,
+    confidence: float = RESULTS_CONFIDENCE,
+    smallest_difference: float | None = None,
+    participants: int | None = None,
+) -> dict[str, Any]:
+    """How many decisions it takes to name the best arm, and whether the experiment may stop.
+
+    `needed` is at the released means, `soonest` if differences are larger by their errors: both in
+    decisions that learn, from the first. They are null if a winner is named or none is in sight.
+    """
+    decisions, outlook = sum(experiment.counters.learning), experiment.policy.names_winners
+    answer: dict[str, Any] = {
+        "name": experiment.definition.name,
+        "policy": experiment.policy.name,
+        "confidence": confidence,
+        "learning_decisions": decisions,
+        "names_winners": outlook._asdict(),
+        **dict.fromkeys(("winner", "needed", "soonest", "may_stop", "note")),
+    }
+    reading = experiment.reading(confidence)
+    if not isinstance(reading, EstimateReader):
+        return {**answer, "note": str(reading)}
+    advice = _stop_advice(experiment, reading, None, smallest_difference, participants)
+    forecasts = {"needed": reading.remaining(), "soonest": reading.soonest()}
+    winner = reading.winner()
+    return {
+        **answer,
+        "winner": None if winner is None else experiment.definition.arms[winner],
+        **{name: more and decisions + more for name, more in forecasts.items()},
+        "may_stop": advice._asdict(),
+    }
 
 
 def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[str, Any]) -> str:

@@ -15,7 +15,12 @@ from sqlalchemy.exc import DBAPIError
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import ApiKey, Role, Vault, key_digest
-from balaclava.service.documents import experiment_document, privacy_document, results_document
+from balaclava.service.documents import (
+    experiment_document,
+    plan_document,
+    privacy_document,
+    results_document,
+)
 from balaclava.service.engine import jobs
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE, ServedExperiment
@@ -224,8 +229,16 @@ class Service:
         experiment = self.committed(name)
         return experiment_document(experiment, self.ledger.charged(experiment.definition.uid)[2])
 
-    def results(self, name: str, confidence: float = RESULTS_CONFIDENCE) -> dict[str, Any]:
-        return results_document(self.committed(name), confidence)
+    def results(
+        self, name: str, confidence: float = RESULTS_CONFIDENCE, **stopping: Any
+    ) -> dict[str, Any]:
+        """Released means; `stopping` may have `smallest_difference` and `participants`."""
+        return results_document(self.committed(name), confidence, **stopping)
+
+    def plan(
+        self, name: str, confidence: float = RESULTS_CONFIDENCE, **stopping: Any
+    ) -> dict[str, Any]:
+        return plan_document(self.committed(name), confidence, **stopping)
 
     def privacy(self, name: str) -> dict[str, Any]:
         return privacy_document(self.committed(name), self.ledger)

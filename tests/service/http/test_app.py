@@ -77,6 +77,11 @@ def test_from_the_first_decision_to_the_winner(both: TestClient) -> None:
     assert "'map' is the best" in answer["sentence"]
     assert "does not depend on the value" in answer["condition"]  # no default, so some may be lost
     assert f", if {answer['condition']}; " in answer["sentence"]
+    assert answer["sentence"].endswith(" You may stop.")
+    assert answer["may_stop"]["reason"] == "winner"
+    plan = both.get("/v1/experiments/shop/plan").json()
+    assert (plan["winner"], plan["needed"], plan["soonest"]) == ("map", None, None)
+    assert plan["may_stop"] == answer["may_stop"]
     history = both.get("/v1/experiments/shop/history?points=10").json()
     assert 2 <= len(history["decisions"]) <= 11
     assert history["decisions"][-1] <= 3_000
@@ -320,6 +325,62 @@ def test_what_was_is_there_after_a_restart(
     pass_by(service, 3_601)
     decide(client)
     assert results(client)["windows"]["over"] == 40
+
+
+def test_when_an_experiment_may_stop(client: TestClient) -> None:
+    """Equal arms: not yet, futile in few decisions, and later equivalent at a large difference."""
+    arms = {"arms": ["plain", "map"], "policy": "dp-top-two", "parameters": {"epsilon": 5.0}}
+    create(client, **arms)
+    address = "/v1/experiments/shop"
+
+    def play(rounds: int) -> None:
+        for _ in range(rounds):
+            rewards = [
+                {"decision_id": each["decision_id"], "value": float(i % 2)}
+                for i, each in enumerate(decide(client, count=100))
+            ]
+            client.post("/v1/rewards", json=rewards)
+
+    assert client.get(f"{address}/plan").json()["may_stop"]["reason"] is None
+    play(20)
+    plan = client.get(f"{address}/plan").json()
+    assert plan["learning_decisions"] == 2_000
+    assert plan["names_winners"]["expected"]
+    assert plan["soonest"] is None or plan["soonest"] > 2_000
+    assert plan["may_stop"]["reason"] is None
+    query = {"participants": 2_000}
+    futile = client.get(f"{address}/results", params=query).json()
+    assert futile["may_stop"]["reason"] == "futile"
+    assert futile["sentence"].endswith("not released yet can change that.")
+    assert client.get(f"{address}/plan", params=query).json()["may_stop"] == futile["may_stop"]
+    query = {"smallest_difference": 0.4}
+    equivalent = client.get(f"{address}/results", params=query).json()["may_stop"]
+    assert equivalent["reason"] == "equivalent"
+    assert "by 0.4 or more" in equivalent["sentence"]
+
+
+@pytest.mark.parametrize(
+    "query", ["smallest_difference=0", "smallest_difference=1", "participants=0", "confidence=1"]
+)
+def test_a_bad_plan_is_refused(client: TestClient, query: str) -> None:
+    create(client)
+    for part in ("plan", "results"):
+        answer = client.get(f"/v1/experiments/shop/{part}?{query}")
+        assert answer.status_code == 422
+        assert query.partition("=")[0] in answer.json()["detail"]
+
+
+def test_the_horizon_of_a_test_of_fixed_size_limits_it(client: TestClient) -> None:
+    """dp-even with 60 participants and equal arms: after its test no winner is left to expect."""
+    parameters = {"epsilon": 5.0, "horizon": 60}
+    create(client, policy="dp-even", parameters=parameters, arms=["plain", "map"])
+    decisions = decide(client, count=60)
+    for i, decision in enumerate(decisions):
+        assert results(client)["may_stop"]["reason"] is None
+        reward(client, decision, float(i % 4 < 2))
+    answer = results(client)
+    assert answer["may_stop"]["reason"] in ("futile", "winner")
+    assert client.get("/v1/experiments/shop/plan").json()["needed"] is None
 
 
 def test_health_is_open_to_all(open_service: Callable[..., Service]) -> None:

@@ -22,7 +22,7 @@ ARCHIVES = sorted((Path(__file__).parent / "old_databases").glob("*.tar.xz"))
 # Prose, which may be reworded, and parameters, whose values may have got better names.
 REWORDED = {"sentence", "note", "explanation", "neighbours", "not_covered", "assumptions"}
 REWORDED |= {"parameters", "condition", "missing"}
-REWORDED |= {"remaining"}  # a forecast, whose rule is newer than the databases
+REWORDED |= {"remaining", "may_stop"}  # their rules are newer than the databases
 
 
 def comparable(document: Any) -> Any:

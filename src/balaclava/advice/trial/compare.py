@@ -15,6 +15,7 @@ from balaclava.advice.log.participants import Participants
 from balaclava.advice.trial.drift_trial import DriftTrial, play_with_drift
 from balaclava.advice.trial.feature_trial import FeatureTrial, feature_advice, play_with_features
 from balaclava.advice.trial.log_trial import LogTrial
+from balaclava.advice.trial.rows_needed import RowsNeeded, rows_needed
 from balaclava.advice.trial.standings import AT_RANDOM, Standing, mean_ratio, rank_policies
 from balaclava.advice.trial.worlds import LogWorlds, log_environment
 from balaclava.policies.base import Policy
@@ -75,6 +76,7 @@ class Comparison:
     feature_gain: FeatureGain | None = None  # if the log has features
     feature_trial: FeatureTrial | None = None  # if they help
     drift_trial: DriftTrial | None = None  # if averages drift and rewards have a range
+    rows_needed: RowsNeeded | None = None  # to name the best arm, if averages do not drift
 
     @property
     def fitting(self) -> dict[str, str]:
@@ -113,7 +115,7 @@ class Comparison:
         return type(policy).create({**policy.parameters, "arms": self.log.labels})
 
     def findings(self) -> list[str]:
-        """That all arms may be equal, and a warning if no policy fits, in sentences."""
+        """That arms may be equal, how many rows it takes, and whether no policy fits."""
         sentences = []
         if self.equal > 1 - CONFIDENCE and not self.log.best_arm_test.conclusive:
             sentences = [
@@ -121,6 +123,8 @@ class Comparison:
                 f"large as these would come by chance with probability {self.equal:.2g}. Among "
                 "equal arms no policy gains anything over playing at random."
             ]
+        if self.rows_needed is not None:
+            sentences += self.rows_needed.sentences()
         if self.fitting:
             return sentences
         return [
@@ -161,6 +165,7 @@ class Comparison:
             },
             "people": None if people is None else people._asdict() | {"caps": caps},
             "equal": self.equal,
+            "rows_needed": None if self.rows_needed is None else self.rows_needed.to_dict(),
             "horizon": self.results.horizon,
             "seed": self.results.seed,
             "policies": [
@@ -258,6 +263,7 @@ def compare(
         gain,
         gain and play_with_features(log, gain, trial, repetitions, epsilon, delta),
         play_with_drift(log, worlds, trial, epsilon, repetitions),
+        None if log.drifts else rows_needed(log, worlds, PLAUSIBLE_WORLDS, seed, epsilon),
     )
 
 

@@ -98,14 +98,33 @@ def add_reading(
         name: str,
         key: Annotated[ApiKey, Depends(key_of)],
         confidence: Annotated[float, Query(gt=0, lt=1)] = RESULTS_CONFIDENCE,
+        smallest_difference: payloads.SmallestDifference = None,
+        participants: payloads.Participants = None,
     ) -> dict[str, Any]:
-        """Return released means with intervals, and the winner if there is one.
+        """Return released means with intervals, the winner if there is one, and `may_stop`.
+
+        Its reason is winner, equivalent (no difference of means of `smallest_difference` or more),
+        futile (a winner is unlikely within `participants`) or null.
 
         Where batches settle by arrival, `windows` counts rewards that arrived: it is null unless
         the key has the role admin.
         """
-        answer = service.results(name, confidence)
+        answer = service.results(
+            name, confidence, smallest_difference=smallest_difference, participants=participants
+        )
         return answer if key.role == "admin" else for_readers(answer)
+
+    @router.get("/v1/experiments/{name}/plan")
+    def plan(
+        name: str,
+        confidence: Annotated[float, Query(gt=0, lt=1)] = RESULTS_CONFIDENCE,
+        smallest_difference: payloads.SmallestDifference = None,
+        participants: payloads.Participants = None,
+    ) -> dict[str, Any]:
+        """Return the decisions needed to name the best arm, and whether the experiment may stop."""
+        return service.plan(
+            name, confidence, smallest_difference=smallest_difference, participants=participants
+        )
 
     @router.get("/v1/experiments/{name}/privacy")
     def privacy(name: str) -> dict[str, Any]:

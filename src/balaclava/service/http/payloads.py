@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, model_validator
 
 # Limits of the HTTP interface (docs/service.md); a full list of rewards fits into 1 MB.
@@ -13,6 +14,8 @@ _NAME_PATTERN = r"^[^/\\?#\x00-\x1f\x7f]*[^/\\?#\x00-\x1f\x7f.\s][^/\\?#\x00-\x1
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME_PATTERN)]
 Text = Annotated[str, Field(max_length=2_000)]
+SmallestDifference = Annotated[float | None, Query(gt=0, allow_inf_nan=False)]
+Participants = Annotated[int | None, Query(ge=1, le=10**12)]
 ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
 
@@ -141,4 +144,4 @@ FIELD_NAMES = {
     name
     for payload in (ExperimentIn, DecisionsIn, DecisionRewardIn, PopulationIn, KeyIn)
     for name in payload.model_fields
-} | {"confidence", "points", "body", "query", "path"}
+} | {"confidence", "smallest_difference", "participants", "points", "body", "query", "path"}
