@@ -10,6 +10,7 @@ import pytest
 import balaclava as bl
 from balaclava.errors import ExperimentFileError
 from balaclava.reporting.assessment_input import (
+    PlanInput,
     assessment_template,
     read_assessment,
 )
@@ -27,6 +28,7 @@ def test_the_template_asks_every_question(tmp_path: Path) -> None:
     assert set(assessment.answers) == asked
     assert assessment.policy.name == "dp-imed"
     assert assessment.feedback.prompt
+    assert assessment.planned == PlanInput(0.45, 0.1, 0.95)
     assert re.fullmatch("[0-9a-f]{64}", assessment.digest)
     path.write_text(
         assessment_template().replace("epsilon = 1.0", "epsilon = 0.5"), encoding="utf-8"
@@ -65,6 +67,10 @@ def test_the_template_takes_delays_and_settling(feedback: Feedback, tmp_path: Pa
         ('settle = "arrival"', "missing = 0.0", "missing = 0.0 needs settle = 'window'"),
         ("lost = 0.0", "lost = 2.0", "lost = 2.0"),
         ("lost = 0.0", "loss = 0.0", "loss"),
+        ("confidence = 0.95", "confidence = 0.4", "confidence = 0.4 is not allowed"),
+        ("base_rate = 0.45", "base_rate = 0.95", "add up to more than 1"),
+        ("smallest_difference = 0.1", "", "has no smallest_difference"),
+        ("smallest_difference = 0.1", "difference = 0.1", r"unknown key of \[plan\]"),
         ("[environment]", "[environments]", "unknown key 'environments'"),
         ('owner = ""', "owner = 3", "owner must be a string"),
         ('owner = ""', "owner = ", "not well-formed TOML"),

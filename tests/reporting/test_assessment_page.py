@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from balaclava.cli import main
 from balaclava.errors import ParameterError
 from balaclava.reporting.assessment_input import (
     AssessmentInput,
+    PlanInput,
     assessment_template,
 )
 from balaclava.reporting.assessment_page import assessment_page, conclusion
@@ -119,6 +121,36 @@ def test_the_page_describes_the_trial_with_its_delays() -> None:
     assert "settled after a window of 400, missing counts 0." in page
     with pytest.raises(ParameterError, match="missing = 2"):
         late.with_feedback(settle="window", patience=400, missing=2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("dp-top-two", "Ville's inequality it ever reaches (K - 1)/δ"),
+        ("dp-even", "in the exact law of the released means"),
+        ("private-ucb", "an arm whose interval lies above all others"),
+        ("dp-ftpl-gauss", "This policy names no arm"),
+    ],
+)
+def test_the_page_has_the_plan(name: str, why: str) -> None:
+    """Size, stopping rule, chance of error, and why."""
+    more = {"dp-even": {"horizon": 500}, "dp-ftpl-gauss": {"delta": 1e-3}}
+    more["private-ucb"] = {"horizon": 500}
+    policy = bl.policy(name, arms=2, epsilon=1.0, **more.get(name, {}))
+    planned = PlanInput(0.3, 0.4, 0.9) if name in ("dp-top-two", "dp-even") else None
+    trial = dataclasses.replace(GIVEN, policy=policy, planned=planned)
+    page = " ".join(assessment_page(trial, audit=FINE, plan=trial.plan()).split())
+    assert why in html.unescape(page)
+    if planned is None:
+        assert "No number of participants was planned" in page or name == "dp-ftpl-gauss"
+        return
+    assert "δ = 10 %" in page
+    assert "<strong>Stopping rule.</strong>" in page
+    assert '<th scope="row">classic test</th>' in page
+    assert f"{name} 100 % at epsilon 1" in page or f"{name} 99 % at epsilon 1" in page
+    assert ("however often one looks" in page) == (name == "dp-top-two")
+    words, _ = conclusion(trial, trial.simulate(), FINE)
+    assert "at 90% confidence" in words
 
 
 def _share(words: str) -> int:

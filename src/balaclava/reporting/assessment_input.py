@@ -8,11 +8,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import balaclava
 from balaclava._core.declared import Range, check
 from balaclava._core.extras import require_extra
+from balaclava.advice.choose.trial_plan import TrialPlan, plan, planned_trial
 from balaclava.agents.settling import Settling, guarantee_when_settled, require_missing
 from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
@@ -27,10 +28,18 @@ from balaclava.simulation.results import Results
 
 AT_RANDOM = "at random"
 _TEXTS = ("title", "owner", "purpose", "population")
-_TABLES = ("policy", "environment", "delay", "simulation", "answers")
+_TABLES = ("policy", "environment", "delay", "plan", "simulation", "answers")
 # Keys of [simulation] and their smallest values; 20 runs are the fewest with a 95 % quantile.
 _SMALLEST = {"horizon": 1, "repetitions": 20, "seed": 0}
 _SETTLING_ADVICE = '; if it does, set settle = "window"'
+
+
+class PlanInput(NamedTuple):
+    """What is known of a trial that shall name the best arm; see `bl.plan`."""
+
+    base_rate: float
+    smallest_difference: float
+    confidence: float = 0.95
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,26 @@ class AssessmentInput:
     digest: str = ""  # of the file and of this package's version
     guarantee: Guarantee | None = None  # of the deployment, if it is already running
     feedback: Feedback = PROMPT  # how late rewards arrive, and when they count
+    planned: PlanInput | None = None  # None: no arm shall be named
+
+    @property
+    def confidence(self) -> float:
+        """The confidence at which an arm is named."""
+        return PlanInput(0, 0).confidence if self.planned is None else self.planned.confidence
+
+    def plan(self) -> TrialPlan | None:
+        """Participants until the best arm is named; None if none shall be named."""
+        if self.planned is None:
+            return None
+        return plan(
+            self.policy.arms,
+            self.policy.guarantee.epsilon,
+            **self.planned._asdict(),
+            policy=self.policy,
+            delay=self.feedback.delay,
+            participants=self.horizon,
+            seed=self.seed,
+        )
 
     @property
     def reward_guarantee(self) -> Guarantee:
@@ -101,6 +130,7 @@ def assessment_template(
     rewards_per_person: int | None = None,
     horizon: int | None = None,
     feedback: Feedback = PROMPT,
+    planned: PlanInput | None = None,
 ) -> str:
     """A file to fill in, with these values. Every key of [answers] is a question.
 
@@ -122,6 +152,10 @@ def assessment_template(
             table.update({name: value for name, value in values.items() if value is not None})
             table.add(tomlkit.nl())
             document[key] = table
+    if planned is not None:
+        document["plan"].update(planned._asdict())
+    elif policy is not None:
+        del document["plan"]
     for key, value in (("title", title), ("rewards_per_person", rewards_per_person)):
         if value is not None:
             document[key] = value
@@ -178,6 +212,7 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
         raise ExperimentFileError("[simulation] has no horizon; give `horizon`, in decisions")
     texts: dict[str, Any] = {name: _text(name, content.get(name, "")) for name in _TEXTS}
     settling = {name: simulation[name] for name in Settling._fields if name in simulation}
+    planned = _read_plan(policy, _table(content, "plan")) if "plan" in content else None
     assessment = AssessmentInput(
         policy,
         ENVIRONMENTS.from_mapping("[environment]", _table(content, "environment")),
@@ -187,10 +222,28 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
         rewards_per_person=count,
         answers={name: _text(f"answers.{name}", value) for name, value in answers.items()},
         digest=digest,
+        planned=planned,
     )
     return assessment.with_feedback(
         delay=_table(content, "delay") if "delay" in content else None, **settling
     )
+
+
+def _read_plan(policy: Policy, table: dict[str, Any]) -> PlanInput:
+    """Check [plan], and that the policy can name an arm."""
+    _require_known("key of [plan]", table, PlanInput._fields)
+    for name in ("base_rate", "smallest_difference"):
+        if name not in table:
+            raise ExperimentFileError(f"[plan] has no {name}; give it, or remove [plan]")
+    planned = PlanInput(**table)
+    if policy.rewards != "bounded" or not policy.guarantee.private:
+        raise ExperimentFileError(
+            f"[plan] is for private policies with rewards in a known range, not {policy.name}; "
+            "remove [plan]"
+        )
+    policy.require_estimates((1.0 - planned.confidence) / policy.arms)
+    planned_trial(policy.arms, *planned, None, None, None, 0)
+    return planned
 
 
 def _require_known(what: str, content: Mapping[str, Any], known: Collection[str]) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 
 import balaclava
 from balaclava._core.html_templates import render_template
-from balaclava._core.number_format import rounded_up, significant
+from balaclava._core.number_format import percent, rounded_up, significant
+from balaclava.advice.choose.trial_plan import EVEN_POLICY, TrialPlan
 from balaclava.privacy.guarantee import AT_MOST_TWICE
 from balaclava.reporting.assessment_input import AT_RANDOM, AssessmentInput
 from balaclava.reporting.nist_levels import nist_levels
@@ -44,6 +45,7 @@ def assessment_page(
     *,
     results: Results | None = None,
     audit: AuditSummary | None = None,
+    plan: TrialPlan | None = None,
 ) -> str:
     """Render the page for a review board as one HTML document that loads nothing.
 
@@ -51,6 +53,7 @@ def assessment_page(
         assessment: the owner's statements, and the policy.
         results: the answer of `assessment.simulate()`; if None, the page says "Not simulated".
         audit: the audit of the policy; if None, the page says "Not audited".
+        plan: the answer of `assessment.plan()`.
 
     Returns:
         The HTML document.
@@ -81,6 +84,8 @@ def assessment_page(
             assessment.policy, assessment.rewards_per_person, audit, assessment.reward_guarantee
         ),
         results=results,
+        plan=plan,
+        **_stopping(assessment),
         log_notice=LOG_NOTICE,
         glossary=GLOSSARY,
         curve_quantiles=CURVE_QUANTILES,
@@ -132,6 +137,23 @@ def _facts(assessment: AssessmentInput) -> dict[str, str]:
     }
 
 
+def _stopping(assessment: AssessmentInput) -> dict[str, Any]:
+    """How an arm is named, and the chance of naming a wrong one."""
+    policy, estimation = assessment.policy, assessment.policy.estimation
+    if estimation is None:
+        rule = "none"
+    elif policy.name == EVEN_POLICY:
+        rule = "exact"
+    else:
+        rule = "intervals" if estimation.law is None else "pairs"
+    return {
+        "rule": rule,
+        "looks": policy.parameters.get("looks", 1),
+        "expected": policy.names_winners,
+        "error": percent(1.0 - assessment.confidence, ".3g"),
+    }
+
+
 def _regret(assessment: AssessmentInput, results: Results) -> dict[str, Any]:
     world = results.environment
     places = spaced_places(results.checkpoints.size, _CHART_POINTS)
@@ -175,7 +197,7 @@ def _winner_shares(assessment: AssessmentInput, results: Results) -> str | None:
         return "cannot name a winner, because it releases no averages"
     if not has_releases(results):
         return None
-    winners = results.winners()
+    winners = results.winners(assessment.confidence)
     row = next(row for row in winners if row.label == assessment.policy.name)
     if np.isnan(row.right):
         return "cannot name a winner, because no interval is proved"

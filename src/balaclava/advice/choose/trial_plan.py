@@ -251,8 +251,8 @@ class PlannedTrial:
             yield even
             if policy.name != LOW_REGRET_POLICY:
                 known = {"arms": self.arms, "epsilon": epsilon}
-                until = self.participants or (even if math.isnan(row.high) else row).high
-                yield self.simulated_row(POLICIES.create(LOW_REGRET_POLICY, known), until)
+                usual = even.high if math.isnan(row.high) else row.high
+                yield self.simulated_row(POLICIES.create(LOW_REGRET_POLICY, known), usual)
 
     def fixed_row(self, label: str, epsilon: float) -> PlanRow:
         """A test of fixed size that names the best arm in 90 % of the trials."""
@@ -270,13 +270,14 @@ class PlannedTrial:
         )
 
     def simulated_row(self, policy: Policy, usual: float) -> PlanRow:
-        """Simulate trials until 90 % of them name an arm, or for `usual` participants.
+        """Simulate trials until 90 % of them name an arm.
 
-        The latter if the policy cannot be expected to name an arm.
+        If that cannot be expected, for the participants that there are, or `usual` ones.
         """
         expected, wait = bool(policy.names_winners), self.late.longest if self.late else 0
         policy.require_estimates((1.0 - self.confidence) / self.arms)
-        horizon = math.ceil((FIRST_HORIZON if expected else 1.0) * usual) + wait
+        first = FIRST_HORIZON * usual if expected else self.participants or usual
+        horizon = math.ceil(min(first, MOST_PARTICIPANTS / 2)) + wait
         while True:
             if horizon > MOST_PARTICIPANTS:
                 raise self._too_long(policy.guarantee.epsilon)

@@ -15,6 +15,8 @@ from balaclava.cli.options import delay_options, option, pop_delay, workers_opti
 if TYPE_CHECKING:
     from balaclava.advice.trial.compare import Comparison
     from balaclava.logs.cells import ReadOptions
+    from balaclava.policies.base import Policy
+    from balaclava.reporting.assessment_input import PlanInput
 
 _READING_OPTIONS = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
@@ -173,8 +175,24 @@ def _write_assessment(
         rewards_per_person=1 if participants is None else participants.most,
         horizon=comparison.results.horizon,
         feedback=comparison.results.feedback,
+        planned=_planned(comparison, policy),
     )
     place.write_text(text, encoding="utf-8")
+
+
+def _planned(comparison: Comparison, policy: Policy) -> PlanInput | None:
+    """The plan for the lead that the log shows, in shares of the range of rewards; or None."""
+    from balaclava.reporting.assessment_input import PlanInput
+
+    needed, (low, high) = comparison.rows_needed, policy.accepts
+    if needed is None or needed.participants is None or not needed.lead.middle > 0:
+        return None
+    if policy.rewards != "bounded" or policy.estimation is None:
+        return None
+    best = max(row.mean for row in comparison.log.arms)
+    lead = float(f"{needed.lead.middle / (high - low):.2g}")
+    rate = float(f"{(best - low) / (high - low) - lead:.2g}")
+    return PlanInput(rate, lead) if rate >= 0.0 and rate + lead <= 1.0 else None
 
 
 def _print_comparison(comparison: Comparison) -> None:

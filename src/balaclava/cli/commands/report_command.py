@@ -111,11 +111,13 @@ def _write_assessment_page(
     require_writable_file(out)
     with progress_bar() as progress:
         results = inputs.simulate(progress)
+    with waiting("planning ..."):
+        planned = inputs.plan()
     verdict = None
     if audited:
         with waiting(f"trying to refute {inputs.policy.name} ..."):
             verdict = audit_policy(inputs, trials)
-    page = assessment_page(inputs, results=results, audit=verdict)
+    page = assessment_page(inputs, results=results, audit=verdict, plan=planned)
     with atomically(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     click.echo(f"wrote {out}: open it in a browser, or print it")
