@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import balaclava
 from balaclava._core.declared import Range, check
 from balaclava._core.extras import require_extra
-from balaclava.advice.choose.trial_plan import TrialPlan, plan, planned_trial
+from balaclava.advice.plan.trial_plan import TrialPlan, plan, planned_trial
 from balaclava.agents.settling import Settling, guarantee_when_settled, require_missing
 from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest

@@ -7,7 +7,7 @@ import numpy as np
 import balaclava
 from balaclava._core.html_templates import render_template
 from balaclava._core.number_format import percent, rounded_up, significant
-from balaclava.advice.choose.trial_plan import EVEN_POLICY, TrialPlan
+from balaclava.advice.plan.trial_plan import EVEN_POLICY, TrialPlan
 from balaclava.privacy.guarantee import AT_MOST_TWICE
 from balaclava.reporting.assessment_input import AT_RANDOM, AssessmentInput
 from balaclava.reporting.nist_levels import nist_levels

@@ -190,7 +190,7 @@ def exact_mean_interval(
     return low, high
 
 
-def lead_score(worse: Sequence[Any], better: Sequence[Any], epsilon: float) -> Any:
+def lead_score(worse: Any, better: Any, epsilon: float) -> Any:
     """z(u, v) above, elementwise; an arm is its rewards, released means and draws of noise."""
     spread, noise, share = score_terms(worse, better, epsilon)
     gap = better[1] - worse[1]
@@ -198,9 +198,7 @@ def lead_score(worse: Sequence[Any], better: Sequence[Any], epsilon: float) -> A
     return gap / np.sqrt(spread * y * (1.0 - y) + noise)
 
 
-def score_terms(
-    worse: Sequence[Any], better: Sequence[Any], epsilon: float
-) -> tuple[float, float, float]:
+def score_terms(worse: Any, better: Any, epsilon: float) -> tuple[float, float, float]:
     """A, B and n'/(n + n') above."""
     n, more, scale = worse[0], better[0], laplace_scale(epsilon)
     noise = scale * scale * (worse[2] / (n * n) + better[2] / (more * more))

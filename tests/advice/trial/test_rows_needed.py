@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from balaclava.advice.choose.fixed_size_test import FixedSizeTest
 from balaclava.advice.log.log_reading import summarise_log
 from balaclava.advice.log.log_summary import LogSummary
+from balaclava.advice.plan.fixed_size_test import FixedSizeTest
 from balaclava.advice.trial.rows_needed import RowsNeeded, rows_needed
 from balaclava.advice.trial.worlds import LogWorlds
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 from balaclava._core.number_format import percent
 from balaclava.advice.choose.plausible_problems import Around
 from balaclava.advice.choose.rules import RecommendationRule
-from balaclava.advice.choose.trial_plan import (
+from balaclava.advice.plan.trial_plan import (
     EVEN_POLICY,
     MOST_PARTICIPANTS,
     POWER,

@@ -13,7 +13,7 @@ from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, Conte
 from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.advice.choose.plausible_problems import Around, plausible_problems
 from balaclava.advice.choose.rules import RecommendationRule, Rewards, Trust, WantedScope, find_rule
-from balaclava.advice.choose.trial_plan import TrialPlan
+from balaclava.advice.plan.trial_plan import TrialPlan
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.policies.bounded.dp_top_two import AnswerConfidence
@@ -39,6 +39,20 @@ _BASELINE_SETTINGS: dict[str, dict[str, Any]] = {
     "robust-ucb": {"estimator": "median-of-means", "radius_scale": 0.03}
 }
 
+# Of the parameters of `recommend` that policies take, in its order.
+_PARAMETER_KINDS: dict[str, Any] = {
+    "arms": declared.Arms,
+    "horizon": Annotated[int, declared.Range(2, 10**12)],
+    "epsilon": declared.Epsilon,
+    "delta": declared.Delta | None,
+    "confidence": AnswerConfidence,
+    "reward_range": declared.RewardRange,
+    "outside": declared.Outside,
+    "moment_order": declared.MomentOrder | None,
+    "moment_bound": declared.MomentBound | None,
+    "contamination": declared.Contamination | None,
+    "experts": declared.Experts | None,
+}
 _SINGLE_DECISIONS = (
     "policies for single decisions release no means, so they name no arm; this one protects the "
     "whole trajectory"
@@ -255,22 +269,12 @@ def recommend(
     declared.check("rewards", rewards, Rewards)
     declared.check("trust", trust, Trust)
     declared.check("scope", scope, WantedScope)
-    parameters: dict[str, Any] = {
-        "arms": declared.check(
-            "arms", len(arms) if isinstance(arms, list | tuple) else arms, declared.Arms
-        ),
-        "horizon": declared.check("horizon", horizon, Annotated[int, declared.Range(2, 10**12)]),
-        "epsilon": declared.check("epsilon", epsilon, declared.Epsilon),
-        "delta": declared.check("delta", delta, declared.Delta | None),
-        "confidence": declared.check("confidence", confidence, AnswerConfidence),
-        "reward_range": declared.check("reward_range", reward_range, declared.RewardRange),
-        "outside": declared.check("outside", outside, declared.Outside),
-        "moment_order": declared.check("moment_order", moment_order, declared.MomentOrder | None),
-        "moment_bound": declared.check("moment_bound", moment_bound, declared.MomentBound | None),
-        "contamination": declared.check(
-            "contamination", contamination, declared.Contamination | None
-        ),
-        "experts": declared.check("experts", experts, declared.Experts | None),
+    count = len(arms) if isinstance(arms, list | tuple) else arms
+    answers = (count, horizon, epsilon, delta, confidence, reward_range, outside, moment_order,
+               moment_bound, contamination, experts)  # fmt: skip
+    parameters = {
+        name: declared.check(name, value, kind)
+        for (name, kind), value in zip(_PARAMETER_KINDS.items(), answers, strict=True)
     }
     parameters = _completed(
         rewards, {name: value for name, value in parameters.items() if value is not None}
@@ -278,9 +282,7 @@ def recommend(
     single = goal == "best" and rewards == "bounded" and trust == "central" and scope == "decision"
     wanted: WantedScope = "trajectory" if single else scope
     rule = find_rule(rewards, trust, wanted)
-    advice = _first_that_fits(rule, wanted, parameters)
-    if single:
-        advice = replace(advice, notes=(_SINGLE_DECISIONS,))
+    advice = _first_that_fits(rule, wanted, parameters, (_SINGLE_DECISIONS,) if single else ())
     advice = replace(advice, goal=goal, around=_checked_around(advice, average, difference))
     if simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
         advice = _planned(advice, parameters, trust, delay, seed)
@@ -323,10 +325,13 @@ def _checked_around(
 
 
 def _first_that_fits(
-    rule: RecommendationRule, scope: WantedScope, parameters: dict[str, Any]
+    rule: RecommendationRule,
+    scope: WantedScope,
+    parameters: dict[str, Any],
+    first_notes: tuple[str, ...],
 ) -> Recommendation:
     """The policy of the rule, without a trial."""
-    notes = []
+    notes = list(first_notes)
     if rule.scope is not None and rule.scope != scope:
         notes.append(
             "no policy for such rewards is made for single decisions; this one protects the whole "
@@ -358,10 +363,10 @@ def _planned(
 ) -> Recommendation:
     """Add a plan, or a note why there is none."""
     try:
-        found = plan_around(parameters, trust, advice.around, delay=delay, seed=seed)
+        plan = plan_around(parameters, trust, advice.around, delay=delay, seed=seed)
     except ParameterError as error:
         return replace(advice, notes=(*advice.notes, f"there is no plan: {error}"))
-    return replace(advice, plan=found)
+    return replace(advice, plan=plan)
 
 
 def _naming(

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import significant
-from balaclava.advice.choose.trial_plan import POWER
 from balaclava.advice.log.log_summary import LogSummary
+from balaclava.advice.plan.trial_plan import POWER
 from balaclava.advice.trial.worlds import LogWorlds
 from balaclava.simulation.analysis.statistics import CONFIDENCE
 

@@ -114,10 +114,10 @@ def _print_epsilons(
 
     if not simulate:
         raise click.UsageError("several epsilons are compared by simulation; omit --no-simulate")
-    given = {name: value for name, value in answers.items() if name != "epsilon"}
+    others = {name: value for name, value in answers.items() if name != "epsilon"}
     with progress_bar() as progress:
         table = epsilon_table(
-            answers["epsilon"], **given, confidence=confidence, progress=progress, **late
+            answers["epsilon"], **others, confidence=confidence, progress=progress, **late
         )
     if as_json:
         print_json({"title": table.title, "epsilons": [row._asdict() for row in table]})

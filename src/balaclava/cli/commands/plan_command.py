@@ -43,7 +43,7 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
     Example: balaclava plan --arms 4 --rate 0.6 --difference 0.1 --epsilon 1 --delay 300 --lost 0.05
     """
     from balaclava._core.atomic_files import require_writable_file
-    from balaclava.advice.choose.trial_plan import plan as make_plan
+    from balaclava.advice.plan.trial_plan import plan as make_plan
 
     if out is not None:
         require_writable_file(out)

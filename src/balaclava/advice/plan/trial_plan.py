@@ -14,7 +14,7 @@ from balaclava._core.declared import Arms, Epsilon, Range, brief, check
 from balaclava._core.extras import require_extra
 from balaclava._core.number_format import count, percent
 from balaclava._core.text_tables import ResultTable
-from balaclava.advice.choose.fixed_size_test import FixedSizeTest
+from balaclava.advice.plan.fixed_size_test import FixedSizeTest
 from balaclava.environments.bernoulli import Bernoulli
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES, Policy
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POWER = 0.9  # share of trials that name the best arm by the planned size, as is usual
-NEARLY_ALL = 0.995  # share of trials from which on a longer simulation adds nothing
+NEARLY_ALL = 0.995  # share of trials beyond which a longer simulation adds nothing
 USUAL_EPSILONS = (0.1, 0.3, 1.0, 3.0)
 # Simulated trials a row: quantiles are known to about 5 %, a chance of 1 % to within 1 %.
 TRIALS = 200
@@ -276,8 +276,8 @@ class PlannedTrial:
         """
         expected, wait = bool(policy.names_winners), self.late.longest if self.late else 0
         policy.require_estimates((1.0 - self.confidence) / self.arms)
-        first = FIRST_HORIZON * usual if expected else self.participants or usual
-        horizon = math.ceil(min(first, MOST_PARTICIPANTS / 2)) + wait
+        least = FIRST_HORIZON * usual if expected else self.participants or usual
+        horizon = math.ceil(min(least, MOST_PARTICIPANTS / 2)) + wait
         while True:
             if horizon > MOST_PARTICIPANTS:
                 raise self._too_long(policy.guarantee.epsilon)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import balaclava as bl
-from balaclava.advice.choose.fixed_size_test import FixedSizeTest
+from balaclava.advice.plan.fixed_size_test import FixedSizeTest
 from balaclava.cli import main
 from balaclava.errors import EstimateError, ParameterError, UnknownNameError
 from balaclava.policies.intervals import NO_WINNER

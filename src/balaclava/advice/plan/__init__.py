@@ -1,0 +1,1 @@
+"""How many participants a trial takes."""
