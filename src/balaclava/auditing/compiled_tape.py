@@ -22,7 +22,7 @@ from balaclava.privacy.mechanisms.base import (
 )
 
 CODE, VALUE, SENSITIVITY, EPSILON, DELTA, ANSWER = range(6)  # columns of the tape
-PLACE, REPLAYING, FAULT, MOVES = range(4)  # of the cursor
+PLACE, REPLAYING, FAULT, MOVES, ROUND = range(5)  # of the cursor
 FURTHER_PART = 0.5  # is added to the code of the second and later parts of an array
 # Scripted answers, by cumulative probability: the last one, 0, near the last one, near 0, a number
 # in the policy's code; else as drawn. So ties and answers near 0 are frequent.
@@ -36,7 +36,7 @@ class CompiledTape(NamedTuple):
 
     generator: Any
     entries: np.ndarray  # [queries, 6]
-    cursor: np.ndarray  # [4]
+    cursor: np.ndarray  # [5]
     moves: np.ndarray  # [moves, 2]: place, and the value on the other stream
     script: np.ndarray  # numbers in the policy's code
     scripted: np.ndarray  # [1]: the share of answers that a script replaces
@@ -55,7 +55,7 @@ def new_tape(
     generator: Any, queries: int, moves: int, script: tuple[float, ...], share: float
 ) -> CompiledTape:
     return CompiledTape(
-        generator, np.zeros((queries, 6)), np.zeros(4, np.int64), np.zeros((moves, 2)),
+        generator, np.zeros((queries, 6)), np.zeros(5, np.int64), np.zeros((moves, 2)),
         np.array(script), np.array([share]), np.zeros(1),
     )  # fmt: skip
 

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.errors import ContextError
+from balaclava.errors import ContextError, RewardError
 from balaclava.policies.base import Policy
 
 # Different contexts in a scenario; then they repeat, as checking each takes time.
 _DISTINCT_CONTEXTS = 400
+# If decisions are cancelled, shares of them by block of rounds, beside the scenario's own: some
+# batches lose nothing, others nearly all. Guesses.
+_CANCELLED_SHARES, _CANCELLED_BLOCK = (0.0, 0.5, 0.95), 16
 
 
 class Neighbour(NamedTuple):
@@ -97,7 +100,10 @@ def delayed_events(
 ) -> list[list[int]]:
     """Events with rewards up to `delay` rounds late, in any order, and a share cancelled."""
     events: list[list[int]] = [[] for _ in range(rounds)]
+    shares, own = (cancelled, cancelled, *_CANCELLED_SHARES), cancelled
     for slot in range(rounds):
+        if own and slot % _CANCELLED_BLOCK == 0:
+            cancelled = float(rng.choice(shares))
         due = slot + (int(rng.integers(0, delay + 1)) if delay else 0)
         if due < rounds:
             events[due].append(-(slot + 1) if rng.random() < cancelled else slot + 1)
@@ -107,6 +113,15 @@ def delayed_events(
     for row in events:
         rng.shuffle(row)
     return events
+
+
+def agent_accepts(policy: Policy, reward: float) -> bool:
+    """Whether an agent passes a reward to the policy, which may have to clip it."""
+    try:
+        policy.checked_reward(reward)
+    except RewardError:
+        return False
+    return True
 
 
 def scenario_contexts(policy: Policy, rounds: int, rng: np.random.Generator | None) -> Any:

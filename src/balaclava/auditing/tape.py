@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.auditing.rare_answers import RareAnswers
+from balaclava.errors import PrivacyError
 from balaclava.privacy.mechanisms.base import (
     Loss,
     Terms,
@@ -31,6 +32,12 @@ class Divergence(Exception):  # noqa: N818 (a finding, not an error)
     """The policy's queries differ from those on the neighbouring stream."""
 
 
+def require_numbers(terms: Terms) -> None:
+    """Raise as exact noise does, which an observer sees."""
+    if not np.isfinite(terms.value).all():
+        raise PrivacyError("the value to release is not a finite number")
+
+
 class Recorder:
     """Answers as a seeded generator does, or with rare answers, and records every answer."""
 
@@ -48,6 +55,7 @@ class Recorder:
             check_budget(*budget)
             self._checked.add(budget)
         mechanism.require(terms)
+        require_numbers(terms)
 
         def ask() -> Any:
             return mechanism.answer(body, self._generator, arguments)
@@ -116,6 +124,7 @@ class Replayer:
         mechanism = declared_mechanism(body)
         entry = self._next(mechanism.name)
         now, then = mechanism.terms(*arguments), entry.terms
+        require_numbers(now)
         assert then is not None  # a mechanism's entry always has terms
         if not self.any_terms:
             if now[1:] != then[1:]:

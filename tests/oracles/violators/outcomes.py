@@ -232,7 +232,7 @@ OUTCOMES = [
     violator("unclipped", "no clip", frame(), prepare=through(rescaled), **CLIP),
     violator("clipped-above", "no lower limit", frame(), prepare=through(clipped_above), **CLIP),
     violator("clipped-below", "no upper limit", frame(), prepare=through(clipped_below), **CLIP),
-    violator("clipped-at-two", "at twice the range", frame(), prepare=through(clipped_at_two), **CLIP),
+    violator("clipped-at-two", "at twice it", frame(), prepare=through(clipped_at_two), **CLIP),
     violator(
         "clipped-unless-huge", "huge rewards pass",
         frame(), prepare=through(clipped_unless_huge), **CLIP,
@@ -245,8 +245,10 @@ OUTCOMES = [
         "takes-any-reward", "refuses nothing, and does not clip",
         frame(), prepare=through(rescaled), checked_reward=any_reward,
     ),
-    violator("not-clipped-if-asked", "right only if rewards are refused",
-             frame(), prepare=through(rescaled)),
+    violator(
+        "not-clipped-if-asked", "right only if rewards are refused",
+        frame(), prepare=through(rescaled),
+    ),
     violator(
         "mean-of-arrived", "noise for the planned rewards",
         frame(keep=shares, lose=count_lost, score=mean_of_arrived),
@@ -276,7 +278,10 @@ OUTCOMES = [
     violator("whole-rewards-only", "an error by one reward", frame(keep=expects_whole_rewards)),
     violator("releases-nan", "NaN for a large sum", frame(score=releases_nan)),
     violator("releases-infinity", "infinite for a sum of 0", frame(score=releases_infinity)),
-    violator("nan-is-kept", "NaN after equal rewards", frame(keep=nan_is_kept, score=scores_with_nan)),
+    violator(
+        "nan-is-kept", "NaN after equal rewards",
+        frame(keep=nan_is_kept, score=scores_with_nan),
+    ),
     violator("draws-by-sum", "as many draws as the sum", frame(score=draws_by_sum)),
     violator("single-precision", "digits by the raw sum", frame(score=single_precision)),
     violator("fails-when-lost", "an error by sum when one is lost", frame(lose=fails_when_lost)),

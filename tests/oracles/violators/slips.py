@@ -347,7 +347,7 @@ SLIPS = [
         "checked-often", "a release after each reward",
         frame(keep=checked_often, score=forget_notes),
     ),
-    violator("exact-threshold", "twice epsilon, threshold by threshold", frame(score=exact_threshold)),
+    violator("exact-threshold", "an exact one at twice epsilon", frame(score=exact_threshold)),
     violator("full-exponential", "four times the exponent", frame(score=full_exponential)),
     violator(
         "amplified-too-much", "half counts, a tenth is claimed",

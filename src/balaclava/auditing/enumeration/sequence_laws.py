@@ -22,13 +22,15 @@ from balaclava.auditing.scenario import Scenario
 from balaclava.auditing.state_copies import arrays_of, copy_state
 from balaclava.policies.base import Policy
 
+# Errors of kernels that an observer sees. Others may be of the enumeration.
+_SEEN_FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError)
 _SMALL_STATE = 65_536  # bytes: larger states take longer to copy, and get fewer runs
 
 
 class Branch(NamedTuple):
     """A state that can be reached, with its probability for each assignment of rewards."""
 
-    state: Any
+    state: Any  # None after a failure
     decisions: tuple[tuple[int, int], ...]
     history: int
     chances: np.ndarray  # [assignments]
@@ -110,12 +112,16 @@ class Enumeration:
 
     def decide(self, layer: list[Branch], i: int) -> Iterator[Branch]:
         for each in layer:
+            if each.state is None:
+                yield each
+                continue
 
-            def choose(
-                rng: BranchingRandomness, each: Branch = each
-            ) -> tuple[Any, tuple[int, int]]:
+            def choose(rng: BranchingRandomness, each: Branch = each) -> tuple[Any, Any]:
                 state = copy_state(each.state)
-                return state, self.runner.choose(state, i, rng)
+                try:
+                    return state, self.runner.choose(state, i, rng)
+                except _SEEN_FAILURES as error:
+                    return None, self.runner.failure(error)
 
             for (state, decision), rng in branches(choose, self.counts):
                 history = self.sequences.extend(each.history, decision)
@@ -126,6 +132,9 @@ class Enumeration:
         """Tell or cancel; a free reward has both values, each for half of the assignments."""
         slot = abs(item) - 1
         for each in layer:
+            if each.state is None:
+                yield each
+                continue
             for bit in (0, 1) if item > 0 and slot in self.bits else (None,):
                 chances, reward = each.chances, self.limits[bit or 0]
                 if bit is not None:
@@ -135,19 +144,26 @@ class Enumeration:
 
                 def learn(
                     rng: BranchingRandomness, each: Branch = each, reward: float = reward
-                ) -> Any:
+                ) -> tuple[Any, str]:
                     state = copy_state(each.state)
                     decision = each.decisions[slot]
-                    self.runner.apply_event(state, item, decision, rng, reward)
-                    return state
+                    try:
+                        self.runner.apply_event(state, item, decision, rng, reward)
+                    except _SEEN_FAILURES as error:
+                        return None, self.runner.failure(error)
+                    return state, ""
 
-                for state, rng in branches(learn, self.counts):
+                for (state, failure), rng in branches(learn, self.counts):
                     history = each.history
+                    if failure:
+                        history = self.sequences.extend(history, failure)
                     if self.scope == "report" and rng.reports:
                         history = self.sequences.extend(history, tuple(rng.reports))
                     yield Branch(state, each.decisions, history, chances * rng.probability)
 
     def displayed(self, each: Branch) -> Branch:
         """The branch after an observer has seen what an agent displays."""
+        if each.state is None:
+            return each
         display = self.runner.display(each.state, each.decisions[-1][0])
         return each._replace(history=self.sequences.extend(each.history, display))

@@ -74,7 +74,9 @@ def enumerated_worlds(policy: Policy) -> list[SmallWorld]:
             worlds.append(world)
         # A single reward and coarser answers leave runs for further releases.
         worlds.append(SmallWorld(each, first, 1, longer=3))
-        worlds[-1].enumerate()
+        worlds.append(SmallWorld(each, first, 1, late=True, alone=True))
+        for world in worlds[-2:]:
+            world.enumerate()
         if any(world.moved for world in worlds):
             break
         first = first_release(each, _LONGEST_WORLD)
@@ -126,7 +128,13 @@ class SmallWorld:
     """A scenario of few rounds, in which some rewards vary; enumerated as far as runs allow."""
 
     def __init__(
-        self, policy: Policy, first: int | None, rewards: int, late: bool = False, longer: int = 1
+        self,
+        policy: Policy,
+        first: int | None,
+        rewards: int,
+        late: bool = False,
+        longer: int = 1,
+        alone: bool = False,  # whether only the rewards that vary arrive
     ) -> None:
         self.policy, self.claim = policy, policy.guarantee
         rounds, end = _UNRELEASED_ROUNDS, _SMALL_ROUNDS
@@ -137,8 +145,9 @@ class SmallWorld:
         slots = range(max(end - _FREE_REWARDS, 0), end)[:rewards]
         self.scenario = plain_scenario(policy, np.zeros((rounds, policy.arms)))
         self.limits = extreme_rewards(policy, rounds)
-        self.lost = slots[1] if late else -1
-        self.free = tuple(slot for slot in slots if slot != self.lost)
+        lost = slots[1:2] if late and not alone else slots[:0]
+        self.free = tuple(slot for slot in slots if slot not in lost)
+        self.lost = set(range(rounds)) - set(self.free) if alone else set(lost)
         if late:
             self.scenario.event_offsets, self.scenario.event_items = event_arrays(
                 [[self.event(i - 1)] if i else [] for i in range(rounds)]
@@ -151,7 +160,7 @@ class SmallWorld:
         self.moved = False  # whether a reward changes the law
 
     def event(self, slot: int) -> int:
-        return -(slot + 1) if slot == self.lost else slot + 1
+        return -(slot + 1) if slot in self.lost else slot + 1
 
     def enumerate(self) -> None:
         """Follow all branches, round by round, and keep the worst pair of what is complete."""

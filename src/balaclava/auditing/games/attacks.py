@@ -14,9 +14,9 @@ from balaclava.auditing.games.compiled_games import (
     probe_rounds,
     tail_counts,
 )
+from balaclava.auditing.scenario import agent_accepts
 from balaclava.auditing.tape import Recorder
 from balaclava.auditing.two_sample_bounds import cautious_log_ratio
-from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import available_cores
 
@@ -29,6 +29,7 @@ _GAPS, _GAPS_IN_LONG_GAMES = 21, 11
 _LONG_GAME_ROUNDS = 1_000
 _GAP_BISECTIONS = 14  # so that a gap is accurate to 10^-4
 _GAMES_FOR_LATE_CHANGES = 100_000  # planned games with which later changes are tried too
+_BEYOND_RANGE = 3.0  # widths of the range, by which the changed reward exceeds it if accepted
 _DEVIATIONS = 2.0  # subtracted while events are ranked, so that luck does not choose
 
 
@@ -166,14 +167,15 @@ def undecided_gaps(policy: Policy, rounds: int, seed: int) -> list[float]:
 def constant_pair(policy: Policy, gap: float, place: int, rounds: int) -> StreamPair:
     """Constant rewards with that gap between arms 0 and 1, but the extremes in round `place`."""
     low, high = policy.accepts
+    beyond = _BEYOND_RANGE if agent_accepts(policy, high + _BEYOND_RANGE * (high - low)) else 0.0
     if not (math.isfinite(low) and math.isfinite(high)):
         high = 1.0 if policy.rewards == "loss" else largest_counted_reward(policy, rounds)
-        low = 0.0 if policy.rewards == "loss" else -high
+        low, beyond = 0.0 if policy.rewards == "loss" else -high, 0.0
     unit = np.zeros((rounds, policy.arms))
     unit[:, 0] = 0.5 + gap / 2
     unit[:, 1:2] = 0.5 - gap / 2
     streams = np.stack([unit, unit])
-    streams[0, place - 1], streams[1, place - 1] = 0.0, 1.0
+    streams[0, place - 1], streams[1, place - 1] = -beyond, 1.0 + beyond
     return StreamPair(low + (high - low) * streams, place)
 
 
@@ -185,12 +187,12 @@ def largest_counted_reward(policy: Policy, rounds: int) -> float:
     for exponent in range(20, -41, -1):
         state, recorder = begin(params), Recorder(0)
         for t in range(1, rounds + 1):
-            arm, phase = choose(params, state, t, policy.practice_context, recorder)
             reward = prepare(params, 2.0**exponent if t <= policy.arms else 0.0)
             try:
+                arm, phase = choose(params, state, t, policy.practice_context, recorder)
                 learn(params, state, t, arm, reward, phase, recorder)
-            except PrivacyError:
-                return 1.0  # a mechanism was asked for an impossible budget; replay reports it
+            except Exception:
+                return 1.0  # replay reports it
             released = [entry.terms for entry in recorder.tape if entry.terms is not None]
             if any(terms.value != 0.0 for terms in released):
                 return float(2.0**exponent)
@@ -205,6 +207,8 @@ def best_event(
     left, right = counts
     best = BestEvent(-1.0, OutputEvent(left.shape[0] - 1, 0, int(probes[-1]), 0, True), 0)
     seen = np.flatnonzero((left[-1] + right[-1]).any(axis=(0, 1)))
+    if not seen.size:  # every game failed
+        return best
     left, right = left[..., seen], right[..., seen]
     for at_least in (True, False):
         # The fewest pulls of each event; it is the same between two numbers that occurred.

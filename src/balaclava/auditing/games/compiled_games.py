@@ -104,11 +104,13 @@ def make_play(
         histogram: np.ndarray,
         same: np.ndarray,
         prefix: np.ndarray,
+        finished: np.ndarray,
         rng: Any,
     ) -> int:
         rounds, counted = offsets.size - 1, histogram.shape[1]
         pulls = np.zeros(rewards.shape[1], np.int64)
-        for _ in range(games):
+        for game in range(games):
+            finished[0] = game
             memory[: origin.size] = origin
             state = begin(params) if from_scratch else given_state
             pulls[:] = 0
@@ -194,9 +196,12 @@ class GameStart(NamedTuple):
             offsets = scenario.event_offsets[: start.skipped + step + 1]
             part = dataclasses.replace(scenario, event_offsets=offsets)
             further, rng = start.copied()._replace(from_scratch=False), seeded(0)
-            before = str(rng.bit_generator.state)
-            continue_game(policy, part, rewards, further, rng)
-            if str(rng.bit_generator.state) == before:
+            before, fails = str(rng.bit_generator.state), False
+            try:
+                continue_game(policy, part, rewards, further, rng)
+            except Exception:
+                fails = True  # games count the round
+            if not fails and str(rng.bit_generator.state) == before:
                 start = further._replace(skipped=part.rounds, origin=further.memory.copy())
             elif start.skipped == 0:
                 break
@@ -220,10 +225,12 @@ def play_blocks(
     probes: np.ndarray,
     reference: np.ndarray | None,
     start: GameStart,
+    may_fail: bool = False,
 ) -> GameCounts:
     """Play blocks of games, each on its own random stream, and count them together.
 
-    Afterwards `start` has the decisions of the last game.
+    Afterwards `start` has the decisions of the last game. If games `may_fail`, one whose kernels
+    raise an error ends there, and counts up to that round only.
     """
     counted = min(policy.arms, COUNTED_ARMS)
     deepest = int(probes[-1]) + 1 if probes.size else 1
@@ -233,17 +240,31 @@ def play_blocks(
         np.zeros(scenario.rounds, np.int64),
     )
     columns = (_NO_ROUNDS, _NO_ROUNDS) if reference is None else np.ascontiguousarray(reference.T)
-    loop = compiled_loop(policy)
+    loop, finished = compiled_loop(policy), np.zeros(1, np.int64)
     for games, rng in blocks:
-        failed = loop(
-            start.params, start.state, start.memory, start.origin, start.from_scratch,
-            start.skipped, scenario.contexts, scenario.times, rewards, scenario.event_offsets,
-            scenario.event_items, *start.decisions, games, place, probes, *columns, *counts, rng,
-        )  # fmt: skip
-        if failed:
-            raise no_such_arm(policy.name, failed, policy.arms)
+        left = games
+        while left > 0:
+            try:
+                failed = loop(
+                    start.params, start.state, start.memory, start.origin, start.from_scratch,
+                    start.skipped, scenario.contexts, scenario.times, rewards,
+                    scenario.event_offsets, scenario.event_items, *start.decisions, left, place,
+                    probes, *columns, *counts, finished, rng,
+                )  # fmt: skip
+                if failed:
+                    raise no_such_arm(policy.name, failed, policy.arms)
+                break
+            except Exception as error:
+                if not may_fail or of_the_compiler(error):
+                    raise
+                left -= int(finished[0]) + 1
     counts.pulls[-1] = counts.pulls.sum(axis=0)
     return counts
+
+
+def of_the_compiler(error: Exception) -> bool:
+    """Whether an error is of compiling a kernel, and not of running it."""
+    return type(error).__module__.split(".")[0] == "numba"
 
 
 def continue_game(
@@ -258,7 +279,9 @@ def warm_up(policy: Policy) -> None:
     scenario = plain_scenario(policy, rewards)
     start = GameStart.of(policy, scenario)
     with compiling(policy.name):
-        continue_game(policy, scenario, scenario.rewards, start, seeded(0))
+        play_blocks(
+            policy, scenario, scenario.rewards, [(1, seeded(0))], 1, _NO_ROUNDS, None, start, True
+        )
 
 
 def play_scenario(
@@ -279,7 +302,7 @@ def play_scenario(
     blocks = [(int(size), seeded(seed, *path, number)) for number, size in enumerate(sizes)]
 
     def part(own: GameStart, mine: list[tuple[int, Any]]) -> GameCounts:
-        return play_blocks(policy, scenario, rewards, mine, place, probes, reference, own)
+        return play_blocks(policy, scenario, rewards, mine, place, probes, reference, own, True)
 
     if games * (_ROUNDS_PER_START + scenario.rounds - start.skipped) < _SINGLE_THREAD_ROUNDS:
         return part(start, blocks)

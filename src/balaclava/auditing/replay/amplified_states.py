@@ -12,8 +12,7 @@ import numpy as np
 from balaclava.auditing.replay.recorded_run import RecordedRun, ScenarioRunner
 from balaclava.auditing.scenario import Neighbour
 from balaclava.auditing.state_copies import arrays_of, copy_state
-from balaclava.auditing.tape import Divergence, Replayer
-from balaclava.errors import BalaclavaError
+from balaclava.auditing.tape import Replayer
 from balaclava.policies.base import Policy
 
 AMPLIFIED_DECISION = (
@@ -23,13 +22,12 @@ AMPLIFIED_DECISION = (
 _AMPLIFIED = 1e3  # the enlarged difference, in units of the largest entry of its array
 _ROUNDS_AHEAD = 24  # in which decisions are compared
 _PLACES = 3  # releases after which the state is enlarged
-_FAILURES = (BalaclavaError, ArithmeticError, IndexError, ValueError, Divergence)
 
 
 def amplified_fault(policy: Policy, run: RecordedRun, neighbour: Neighbour) -> str:
     """The first decision that an enlarged difference changes, or ""."""
     runner = ScenarioRunner(policy, run.scenario)
-    if run.scenario.restore_rounds:
+    if run.scenario.restore_rounds or run.failure:
         return ""
     states = [runner.begin(), runner.begin()]
     replayers = [Replayer(run.tape, 0, any_terms=True, note_moves=False) for _ in states]
@@ -75,6 +73,6 @@ def decisions_fault(runner: ScenarioRunner, state: Any, run: RecordedRun, first:
             if runner.choose(state, i, replayer) != run.decisions[i]:
                 return AMPLIFIED_DECISION.format(run.scenario.times[i])
             runner.apply_events(state, i, run.decisions, replayer)
-    except _FAILURES:
+    except Exception:
         return ""  # the enlarged state is not one that a run could have
     return ""

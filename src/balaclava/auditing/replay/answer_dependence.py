@@ -13,29 +13,20 @@ from balaclava.auditing.replay.recorded_run import (
 )
 from balaclava.auditing.scenario import Neighbour
 from balaclava.auditing.tape import Divergence, Recorder, Replayer
-from balaclava.errors import PrivacyError
 from balaclava.policies.base import Policy
 
-# Errors that a policy may raise after an impossible answer.
-_RERUN_ERRORS = (PrivacyError, ArithmeticError, IndexError, ValueError)
 _RERUNS = 48  # with new answers: a dependence of probability 1/2 is missed once in 10^14
 _FAR_SHIFT = 50.0  # noise scales by which an answer is moved, to change any decision
 
 
-def rerun(
-    policy: Policy, run: RecordedRun, rng: Any, rounds: int, neighbour: Neighbour | None = None
-) -> Iterator[tuple[int, Observation]]:
-    """Each round's decision with other answers, and after the last one what an agent displays.
-
-    After each decision the run continues with the recorded one.
-    """
+def rerun(policy: Policy, run: RecordedRun, rng: Any) -> Iterator[tuple[int, int]]:
+    """Each round's decision with other answers; the run continues with the recorded one."""
     runner = ScenarioRunner(policy, run.scenario)
     state = runner.begin()
-    for i in range(rounds):
-        yield i, runner.choose(state, i, rng)
-        runner.apply_events(state, i, run.decisions, rng, neighbour)
+    for i in range(run.scenario.rounds):
+        yield runner.choose(state, i, rng)
+        runner.apply_events(state, i, run.decisions, rng)
         state = runner.restore(state, i)
-    yield rounds, runner.display(state, run.decisions[rounds - 1][0])
 
 
 def depends_on_chance(
@@ -45,23 +36,42 @@ def depends_on_chance(
 
     Any plain draw before it counts as changing it.
     """
-    at = outcome.round
+    at, seen = outcome.round, outcome.seen
     assert at is not None  # the caller has checked
-    displayed = isinstance(outcome.seen, bytes)
-    end, place = (run.round_starts[at + 1], at + 1) if displayed else (run.choice_ends[at], at)
+    before: Observation = run.decisions[at]
+    if isinstance(seen, bytes):
+        before = run.displays[at]
+    elif isinstance(seen, str):
+        before = run.failure_in(at)
+    end = run.choice_ends[at] if isinstance(seen, tuple) else run.round_starts[at + 1]
     if any(entry.terms is None for entry in run.tape[:end]):
         return True
-    before = run.displays[at] if displayed else run.decisions[at]
     for number in range(_RERUNS):
-        side = number % 2
-        expected = outcome.seen if side else before
-        other = rerun(policy, run, Recorder(seed, number), at + 1, neighbour if side else None)
-        try:
-            if any(i == place and seen != expected for i, seen in other):
-                return True
-        except _RERUN_ERRORS:
+        side, rng = number % 2, Recorder(seed, number)
+        expected = seen if side else before
+        if seen_again(policy, run, rng, outcome, neighbour if side else None) != expected:
             return True
     return False
+
+
+def seen_again(
+    policy: Policy, run: RecordedRun, rng: Any, outcome: ReplayOutcome, neighbour: Neighbour | None
+) -> Observation:
+    """What an observer sees with other answers in place of an outcome; or an earlier failure."""
+    runner, at = ScenarioRunner(policy, run.scenario), outcome.round
+    assert at is not None  # the caller has checked
+    state = runner.begin()
+    try:
+        for i in range(at + 1):
+            decision = runner.choose(state, i, rng)
+            if i == at and isinstance(outcome.seen, tuple):
+                return decision
+            runner.apply_events(state, i, run.decisions, rng, neighbour)
+            state = runner.restore(state, i)
+        shown = isinstance(outcome.seen, bytes)
+        return runner.display(state, run.decisions[at][0]) if shown else ""
+    except Exception as error:
+        return runner.failure(error)
 
 
 def reading_rounds(
@@ -80,12 +90,12 @@ def reading_rounds(
         value = float(other) if other.ndim == 0 else tuple(other.tolist())
         tape = [*run.tape[:position], entry._replace(answer=value), *run.tape[position + 1 :]]
         try:
-            for i, seen in rerun(policy, run, Replayer(tape, 0, any_terms=True), rounds):
-                if i < rounds:
-                    changed[i] |= seen != run.decisions[i]
+            again = rerun(policy, run, Replayer(tape, 0, any_terms=True))
+            for i, decision in enumerate(again):
+                changed[i] |= decision != run.decisions[i]
         except Divergence:
             # The queries themselves depend on the release from here on.
             changed[int(np.searchsorted(run.round_starts, position, side="right")) :] = True
-        except _RERUN_ERRORS:
-            continue
+        except Exception:
+            continue  # a policy may fail after an impossible answer
     return changed

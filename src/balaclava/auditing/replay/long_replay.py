@@ -86,7 +86,11 @@ class LongReplay:
             )  # fmt: skip
             most = _RECORDING_SHARE * seconds / max(time.thread_time() - begun, 1e-9)
             rounds = max(int(min(most, 1.0) * rounds), min(rounds, _SHORTEST_LONG_RUN))
+            failure, played = run.failure, run.rounds
             self.examine_streams(run, kind, limits, rng)
+            if failure and not self.fault:
+                self.fault = f"round {played + 1} of a long run: it fails with {failure}"
+                self.fault_round = played + 1
             if kind.neighbours:
                 runs.append((run, rng))
             if time.thread_time() > deadline or self.fault or ended():

@@ -22,6 +22,7 @@ from balaclava.auditing.compiled_tape import (
     MOVES,
     PLACE,
     REPLAYING,
+    ROUND,
     SENSITIVITY,
     VALUE,
     CompiledTape,
@@ -29,10 +30,15 @@ from balaclava.auditing.compiled_tape import (
     new_tape,
     register_draws,
 )
-from balaclava.auditing.games.compiled_games import context_of_round, no_context
+from balaclava.auditing.games.compiled_games import (
+    context_of_round,
+    no_context,
+    of_the_compiler,
+)
 from balaclava.auditing.replay.recorded_run import (
     DIFFERENT_DECISION,
     DIFFERENT_DISPLAY,
+    FAILS_HERE,
     FEWER_QUERIES,
     ScenarioRunner,
 )
@@ -82,6 +88,7 @@ def make_long_play(
     ) -> int:
         replaying = tape.cursor[REPLAYING] != 0
         for i in range(first, last):
+            tape.cursor[ROUND] = i
             arm, phase = choose(params, state, i + 1, context(contexts, i), tape)
             if arm < 0 or arm >= rewards.shape[1]:
                 return -i - 1
@@ -118,6 +125,7 @@ class LongRun:
     places: np.ndarray  # [rounds, 2]: length of the tape after each choice, and after the round
     rounds: int  # that were played
     displays: dict[int, bytes] = field(default_factory=dict)
+    failure: str = ""  # the error with which the last play ended
 
     @functools.cached_property
     def runner(self) -> ScenarioRunner:
@@ -129,19 +137,25 @@ class LongRun:
         """Play until something differs: the rounds that agree, and whether a display differs."""
         policy, scenario, runner = self.policy, self.scenario, self.runner
         slot, other = neighbour or (-1, 0.0)
-        self.tape.cursor[:] = 0
+        self.tape.cursor[:], self.failure = 0, ""
         self.tape.cursor[REPLAYING] = replaying
         context = no_context if policy.practice_context is None else context_of_round
         loop = compiled(make_long_play, *policy.kernels[1:], policy.prepare(), context)
         state, done = runner.begin(), 0
         for stop in np.unique(np.geomspace(1, self.rounds, _DISPLAY_STOPS).astype(int)).tolist():
-            ended = loop(
-                runner.params, state, done, stop, scenario.contexts, rewards, slot, other,
-                scenario.event_offsets, scenario.event_items, *self.decisions, self.places,
-                self.tape,
-            )  # fmt: skip
-            if ended < 0:
-                raise no_such_arm(policy.name, -ended, policy.arms)
+            try:
+                ended = loop(
+                    runner.params, state, done, stop, scenario.contexts, rewards, slot, other,
+                    scenario.event_offsets, scenario.event_items, *self.decisions, self.places,
+                    self.tape,
+                )  # fmt: skip
+                if ended < 0:
+                    raise no_such_arm(policy.name, -ended, policy.arms)
+            except Exception as error:
+                if of_the_compiler(error):
+                    raise
+                self.failure = type(error).__name__
+                return int(self.tape.cursor[ROUND]), False
             if ended < stop:
                 return ended, False
             done, seen = stop, runner.display(state, int(self.decisions[0, stop - 1]))
@@ -154,6 +168,8 @@ class LongRun:
         ended, displayed = self.play(rewards, neighbour, True)
         if ended >= self.rounds:
             return "", ended
+        if self.failure:
+            return FAILS_HERE.format(ended + 1, self.failure), ended
         if displayed:
             return DIFFERENT_DISPLAY.format(ended + 1), ended
         if self.tape.cursor[FAULT]:

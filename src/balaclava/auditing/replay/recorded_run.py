@@ -22,6 +22,8 @@ from balaclava.policies.base import Policy
 
 DIFFERENT_DECISION = "the decision of round {} differs although every mechanism answered alike"
 FEWER_QUERIES = "in round {} it made fewer queries to the randomness"
+FAILS_HERE = "in round {} it fails with {}, and not on the other stream"
+FAILS_THERE = "in round {} it does not fail, as on the other stream: {}"
 DIFFERENT_DISPLAY = (
     "after round {} an agent displays another propensity, estimate or release although every "
     "mechanism answered alike"
@@ -32,7 +34,8 @@ _DISPLAYED_RELEASES, _DISPLAY_INTERVAL = 8, 64
 # a replay notices later that it has returned to the recorded state.
 _FINGERPRINTED_RELEASES = 16
 
-Observation = tuple[int, int] | bytes  # a decision, or what an agent displays beside it
+# A decision, what an agent displays beside it, or where and how it failed ("" if it did not).
+Observation = tuple[int, int] | bytes | str
 
 
 @dataclass
@@ -48,6 +51,12 @@ class RecordedRun:
     fingerprints: dict[int, bytes] = field(default_factory=dict)  # of the state, by round
     displays: dict[int, bytes] = field(default_factory=dict)  # of an agent, by round
     rare: bool = False  # whether its answers are rare ones
+    failure: str = ""  # where and how it failed, in its last round
+    error: Exception | None = None  # with which it failed
+
+    def failure_in(self, i: int) -> str:
+        """The failure of the i-th round, from 0, or ""."""
+        return self.failure if i + 1 == self.scenario.rounds else ""
 
 
 class ReplayOutcome(NamedTuple):
@@ -65,6 +74,11 @@ class ScenarioRunner:
     def __init__(self, policy: Policy, scenario: Scenario) -> None:
         self.policy, self.scenario = policy, scenario
         self.params, self.prepare = policy.constants(), policy.prepare()
+        self.place = ""  # of the last call of a kernel
+
+    def failure(self, error: Exception) -> str:
+        """Where and how a kernel failed; an observer sees that it did."""
+        return f"{type(error).__name__} {self.place}"
 
     def begin(self) -> Any:
         if self.scenario.initial_state is None:
@@ -74,6 +88,7 @@ class ScenarioRunner:
     def choose(self, state: Any, i: int, rng: Any) -> tuple[int, int]:
         """The i-th decision, from 0."""
         t, context = int(self.scenario.times[i]), self.scenario.context(i)
+        self.place = f"in the choice of round {t}"
         arm, phase = self.policy.kernels.choose(self.params, state, t, context, rng)
         require_arm(self.policy.name, t, arm, self.policy.arms)
         return int(arm), int(phase)
@@ -84,6 +99,7 @@ class ScenarioRunner:
         """Tell a reward, by default that of the scenario, or cancel a decision."""
         slot, (arm, phase) = abs(item) - 1, decision
         t = int(self.scenario.times[slot])
+        self.place = f"after the choice, with the decision of round {t}"
         if item < 0:
             self.policy.kernels.forget(self.params, state, t, arm, phase, rng)
             return
@@ -147,14 +163,17 @@ def record(
     run = RecordedRun(scenario, decisions, recorder.tape, rare=rare is not None)
     for i in range(rounds):
         if i >= last:
-            scenario.truncate(last)
-            run.decisions = [*run.decisions[:last], *pending]
             break
         run.round_starts.append(len(recorder.tape))
-        run.decisions[i] = runner.choose(state, i, recorder)
-        run.choice_ends.append(len(recorder.tape))
-        runner.apply_events(state, i, run.decisions, recorder)
-        state = runner.restore(state, i)
+        try:
+            run.decisions[i] = runner.choose(state, i, recorder)
+            run.choice_ends.append(len(recorder.tape))
+            runner.apply_events(state, i, run.decisions, recorder)
+            state = runner.restore(state, i)
+        except Exception as error:
+            run.failure, run.error, last = runner.failure(error), error, i + 1
+            run.choice_ends[i:] = [len(recorder.tape)]
+            break
         if any(entry.terms for entry in recorder.tape[run.round_starts[-1] :]):
             run.release_rounds.add(i)
             releases = len(run.release_rounds)
@@ -166,6 +185,9 @@ def record(
         if early or (i + 1) % _DISPLAY_INTERVAL == 0 or i + 1 == last:
             run.displays[i] = runner.display(state, run.decisions[i][0])
     run.round_starts.append(len(recorder.tape))
+    if last < rounds:
+        scenario.truncate(last)
+        run.decisions = [*run.decisions[:last], *pending]
     if fingerprint(runner.params) != before:
         raise PrivacyError(
             "the kernels write to params, which a replay cannot follow; write to the state instead"
@@ -182,18 +204,22 @@ def replay_all(
     waiting = defaultdict(list)
     for neighbour in neighbours:
         waiting[neighbour.slot].append(neighbour)
-    for i in range(run.scenario.rounds):
-        runner.choose(state, i, replayer)
-        for order, item in enumerate(run.scenario.events(i)):
-            if item > 0:
-                for neighbour in waiting.pop(item - 1, ()):
-                    branch = Replayer(run.tape, replayer.position)
-                    begun = copy_state(state)
-                    yield neighbour, replay_one(runner, begun, run, branch, neighbour, i, order)
-            runner.apply_event(state, item, run.decisions[abs(item) - 1], replayer, None)
-        state = runner.restore(state, i)
-        if not waiting:
-            return
+    try:
+        for i in range(run.scenario.rounds):
+            runner.choose(state, i, replayer)
+            for order, item in enumerate(run.scenario.events(i)):
+                if item > 0:
+                    for neighbour in waiting.pop(item - 1, ()):
+                        branch = Replayer(run.tape, replayer.position)
+                        begun = copy_state(state)
+                        yield neighbour, replay_one(runner, begun, run, branch, neighbour, i, order)
+                runner.apply_event(state, item, run.decisions[abs(item) - 1], replayer, None)
+            state = runner.restore(state, i)
+            if not waiting:
+                return
+    except Exception as error:
+        if run.failure != runner.failure(error):
+            raise
     for neighbour in (neighbour for late in waiting.values() for neighbour in late):
         yield neighbour, ReplayOutcome()  # its reward was never told
 
@@ -213,7 +239,7 @@ def replay_one(
     the recorded one. Without one, all rewards are those of the runner's scenario.
     """
     for i in range(first, run.scenario.rounds):
-        t = run.scenario.times[i]
+        t, failure = run.scenario.times[i], run.failure_in(i)
         try:
             if neighbour is None or i > first:
                 decision = runner.choose(state, i, replayer)
@@ -221,11 +247,18 @@ def replay_one(
                     return ReplayOutcome(replayer.moves, DIFFERENT_DECISION.format(t), i, decision)
             skipped = order if i == first else 0
             runner.apply_events(state, i, run.decisions, replayer, neighbour, skipped)
+            state = runner.restore(state, i)
         except Divergence as divergence:
             return ReplayOutcome(replayer.moves, f"in round {t} {divergence}")
+        except Exception as error:
+            if (seen := runner.failure(error)) == failure:
+                break
+            fault = FAILS_HERE.format(t, type(error).__name__)
+            return ReplayOutcome(replayer.moves, fault, i, seen)
+        if failure:
+            return ReplayOutcome(replayer.moves, FAILS_THERE.format(t, failure), i, "")
         if replayer.position != run.round_starts[i + 1]:
             return ReplayOutcome(replayer.moves, FEWER_QUERIES.format(t))
-        state = runner.restore(state, i)
         recorded = None if neighbour is None else run.fingerprints.get(i)
         if recorded is not None and fingerprint(state) == recorded:
             break

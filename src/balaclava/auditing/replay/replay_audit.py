@@ -49,10 +49,10 @@ from balaclava.auditing.replay.scenario_kinds import (
     kind_around,
     make_scenario,
 )
-from balaclava.auditing.scenario import Neighbour
+from balaclava.auditing.scenario import Neighbour, agent_accepts
 from balaclava.auditing.tape import MovedInput, TapeEntry
 from balaclava.auditing.two_sample_bounds import VIOLATION_ERROR
-from balaclava.errors import PolicyError, PrivacyError, SavedStateError
+from balaclava.errors import PrivacyError, SavedStateError
 from balaclava.policies.base import Policy
 from balaclava.privacy.guarantee import Guarantee
 
@@ -70,6 +70,10 @@ _SHORTEST_SHARE = 0.05  # seconds for a scenario
 _READING_ROUNDS = 1_200  # rounds that are run again to find which decisions read a release
 _KEPT_ENTRIES = 64  # of the tape, for the test of laws
 _DIFFERENT_DECISION_EXCESS = 1e9  # ranks above every finite loss
+NOT_CLIPPED = (
+    "`prepare` does not clip rewards: the claim holds while an agent refuses those outside the "
+    "range, and not with outside='clip'"
+)
 
 
 @dataclass(frozen=True)
@@ -139,11 +143,13 @@ class PairAuditor:
         self.conditions: set[str] = set()
         self.entries: dict[tuple[object, ...], TapeEntry] = {}
         self.long: LongReplay | None = None
+        self.failed: list[RecordedRun] = []  # runs that fail on every stream tried
 
     @property
     def done(self) -> bool:
         """Whether there is enough evidence, or the caller has ended the audit."""
-        return bool(self.violation) or len(self.unproved) >= _MOST_UNPROVED or self.ended()
+        enough = max(len(self.unproved), len(self.failed)) >= _MOST_UNPROVED
+        return bool(self.violation) or enough or self.ended()
 
     def examine(
         self,
@@ -153,6 +159,18 @@ class PairAuditor:
         deadline: float,
     ) -> None:
         """Replay the run with different streams, then with its neighbours, and judge each."""
+        before = len(self.unproved)
+        self.compare(run, neighbours, streams, deadline)
+        if run.error is not None and not self.violation and len(self.unproved) == before:
+            self.failed.append(run)
+
+    def compare(
+        self,
+        run: RecordedRun,
+        neighbours: list[Neighbour],
+        streams: list[np.ndarray],
+        deadline: float,
+    ) -> None:
         reading: dict[int, np.ndarray] = {}
         enlarged = False
         self.conditions |= set(run.scenario.conditions)
@@ -251,6 +269,8 @@ class PairAuditor:
             verdict, fault = "violated", self.violation
         elif self.unproved:
             verdict, fault = self.test_unproved()
+        elif self.failed:
+            verdict, fault = "unproved", self.failed_everywhere()
         elif self.long is not None and self.long.fault:
             verdict, fault = "unproved", self.long.fault
         elif self.moved == 0:
@@ -259,6 +279,17 @@ class PairAuditor:
             verdict, self.tried, self.moved, self.worst.epsilon, self.delta, fault, self.declared,
             tuple(sorted(self.reached)), tuple(sorted(self.conditions - self.reached)),
         )  # fmt: skip
+
+    def failed_everywhere(self) -> str:
+        """The fault of runs that fail on every stream; raises the error if it is no fault."""
+        ranked = sorted(self.failed, key=lambda run: run.rare)
+        error = ranked[0].error
+        assert error is not None  # as it failed
+        if isinstance(error, PrivacyError | SavedStateError):
+            return str(error)
+        if not ranked[0].rare:
+            raise error
+        return f"it fails after an answer that is rare but possible: {type(error).__name__}"
 
     def test_unproved(self) -> tuple[str, str]:
         """The verdict of games on the worst pairs, and the fault of the worst."""
@@ -341,22 +372,19 @@ class ScenarioSearch:
         limits = limits_near_truncation(self.sensitivities, rng) if near else reward_limits(policy)
         deadline = time.thread_time() + seconds
         seed = self.seed + number
-        scenario = make_scenario(policy, kind, number, self.rounds, limits, seed, rng)
+        try:
+            scenario = make_scenario(policy, kind, number, self.rounds, limits, seed, rng)
+        except Exception:
+            return  # it failed before the scenario; recorded runs say where
         if scenario is None:
             return
         beyond = _ROUNDS_AFTER_RELEASE if kind.start and not kind.quiet else None
-        try:
-            with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
-                run = record(policy, scenario, seed, beyond, rare)
-                neighbours = choose_neighbours(policy, run, wanted, limits, rng)
-                streams = different_streams(policy, run, limits, rng)
-                first = number % len(streams)
-                self.auditor.examine(run, neighbours, streams[first:] + streams[:first], deadline)
-        except (ArithmeticError, IndexError, ValueError, PolicyError) as error:
-            if rare is None:
-                raise
-            fault = f"it fails after an answer that is rare but possible: {type(error).__name__}"
-            raise PrivacyError(fault) from error
+        with np.errstate(all="ignore"):  # of a policy's own arithmetic on extreme values
+            run = record(policy, scenario, seed, beyond, rare)
+            neighbours = choose_neighbours(policy, run, wanted, limits, rng)
+            streams = different_streams(policy, run, limits, rng)
+            first = number % len(streams)
+            self.auditor.examine(run, neighbours, streams[first:] + streams[:first], deadline)
         if policy.rewards == "real" and not np.isfinite(policy.accepts).all():
             terms = [entry.terms for entry in run.tape if entry.terms]
             self.sensitivities = sorted({each.sensitivity for each in terms})
@@ -414,4 +442,21 @@ def audit_by_replay(
         return ReplayAudit("unproved", auditor.tried, auditor.moved, 0.0, 0.0, str(error))
     if entries is not None:
         entries |= auditor.entries
-    return auditor.conclude()
+    result = auditor.conclude()
+    if result.verdict == "consistent" and not clips_rewards(policy):
+        return dataclasses.replace(result, verdict="unproved", fault=NOT_CLIPPED)
+    return result
+
+
+def clips_rewards(policy: Policy) -> bool:
+    """Whether `prepare` clips what an agent refuses; true if there is no range, or no such option.
+
+    A policy that takes `outside` must be right at "clip" too.
+    """
+    low, high = policy.accepts
+    far = high - low
+    if "outside" not in policy.annotations or agent_accepts(policy, high + far):
+        return True  # with rewards that an agent accepts, neighbours tell
+    params, prepare = policy.constants(), policy.prepare()
+    pairs = ((low - far, low), (high + far, high))
+    return all(prepare(params, out) == prepare(params, end) for out, end in pairs)

@@ -7,7 +7,7 @@ import numpy as np
 
 from balaclava.auditing.rare_answers import code_numbers
 from balaclava.auditing.replay.recorded_run import RecordedRun
-from balaclava.auditing.scenario import Neighbour
+from balaclava.auditing.scenario import Neighbour, agent_accepts
 from balaclava.policies.base import Policy
 
 # Tried with both signs: 0, denormals, grid steps, integers, values whose square or sum overflows.
@@ -15,6 +15,8 @@ _SPECIAL_REWARDS = (
     0.0, -0.0, 5e-324, 1e-310, 2.0**-1022, 1e-160, 1e-30, 2.0**-20, 1.0, 1e9, 2.0**53, 1e30, 1e154,
     1e300, 1.7e308,
 )  # fmt: skip
+_BEYOND = (1e-3, 0.5, 1.0, 1e3, 1e9, 1e100)  # widths of the range, by which rewards exceed it
+_LONELY_ROUNDS = 11  # about a decision, of which most are cancelled; a guess
 _REAL_REWARD = 1e3  # the largest reward to try for policies without a moment bound; a guess
 
 
@@ -47,7 +49,10 @@ def reward_stream(
 
 
 def special_values(policy: Policy) -> list[float]:
-    """Ends, middle, numbers in the code, denormals, grid steps, values near overflow."""
+    """Ends, middle, numbers in the code, denormals, grid steps, values near overflow.
+
+    Values outside the range are among them if an agent accepts them.
+    """
     low, high = policy.accepts
     if policy.rewards == "loss" and not math.isfinite(high - low):
         low, high = 0.0, 1.0
@@ -57,7 +62,9 @@ def special_values(policy: Policy) -> list[float]:
         values = [low + width * share for share in shares]
         values += [math.nextafter(low, high), math.nextafter(high, low), low + 5e-324]
         values += [number for number in code_numbers(policy) if low < number < high]
-        return [min(max(value, low), high) for value in values]
+        beyond = [end for far in _BEYOND for end in (low - far * width, high + far * width)]
+        inside = [min(max(value, low), high) for value in values]
+        return inside + [value for value in beyond if agent_accepts(policy, value)]
     return [sign * value for value in _SPECIAL_REWARDS for sign in (1.0, -1.0)]
 
 
@@ -108,11 +115,24 @@ def choose_neighbours(
     slots = sorted(edges & set(slots_told))
     if len(slots) > wanted // 2:
         slots = sorted(rng.choice(slots, wanted // 2, replace=False).tolist())
+    slots += lonely_slots(run, slots_told)[: wanted // 4]
     slots += rng.choice(slots_told, max(wanted - len(slots), 0)).tolist()
     neighbours = [
         Neighbour(int(slot), neighbouring_reward(policy, run, slot, limits, rng)) for slot in slots
     ]
     return sorted(neighbours)
+
+
+def lonely_slots(run: RecordedRun, slots_told: list[int]) -> list[int]:
+    """Slots about which most decisions were cancelled, the loneliest first."""
+    rounds, told = run.scenario.rounds, np.zeros(run.scenario.rounds)
+    told[[slot for slot in slots_told if slot < rounds]] = 1.0
+    if told.all():
+        return []
+    near = np.convolve(told, np.ones(_LONELY_ROUNDS), "same")
+    lonely = np.flatnonzero((told > 0.0) & (near <= _LONELY_ROUNDS / 3))
+    ranked: list[int] = lonely[np.argsort(near[lonely], kind="stable")].tolist()
+    return ranked
 
 
 def neighbouring_reward(
