@@ -33,9 +33,9 @@ class Divergence(Exception):  # noqa: N818 (a finding, not an error)
 
 
 def require_numbers(terms: Terms) -> None:
-    """Raise as exact noise does, which an observer sees."""
-    if not np.isfinite(terms.value).all():
-        raise PrivacyError("the value to release is not a finite number")
+    """Raise for NaN as exact noise does, which an observer sees."""
+    if np.isnan(terms.value).any():
+        raise PrivacyError("the value to release is NaN: the policy computed it wrongly")
 
 
 class Recorder:

@@ -8,6 +8,7 @@ import pytest
 
 from balaclava.auditing.replay.composed_loss import compose
 from balaclava.auditing.tape import MovedInput, Recorder, Replayer
+from balaclava.errors import PrivacyError
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import Loss, Terms
@@ -39,10 +40,11 @@ def test_gaussians_are_composed_by_their_shifts():
     assert not compose(moves, Guarantee(epsilon=1.0)).within(Guarantee(epsilon=1.0))
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_an_input_that_is_not_finite_costs_everything(bad):
+def test_an_infinite_input_costs_everything_and_nan_is_refused_as_by_an_agent():
     recorder = Recorder(0)
     laplace_release(recorder, 1.0, 1.0, 1.0)
     replayer = Replayer(recorder.tape, 0)
-    laplace_release(replayer, bad, 1.0, 1.0)
+    with pytest.raises(PrivacyError, match="NaN"):
+        laplace_release(Replayer(recorder.tape, 0), math.nan, 1.0, 1.0)
+    laplace_release(replayer, math.inf, 1.0, 1.0)
     assert compose(replayer.moves, Guarantee(epsilon=1e6)).epsilon == math.inf

@@ -236,13 +236,6 @@ def by_raw_variance(params, state, t, context, arm, phase, rng):
     return best, phase
 
 
-def late_into_score(params, state, t, arm, reward, phase, rng):
-    """A reward of an earlier batch goes straight into the score."""
-    if 0 < phase < state.number[0]:
-        state.scores[arm] += reward
-    return reward
-
-
 def lost_takes_back(params, state, t, arm, phase, rng):
     """A lost reward takes the raw mean out of the score."""
     state.scores[arm] -= state.raw[arm] / (t + 1.0)
@@ -374,7 +367,6 @@ SLIPS = [
     violator("noise-by-formula", "noise without a draw", frame(score=noise_by_formula)),
     violator("settles-the-lead", "a raw lead ends the releases", frame(score=settles_the_lead)),
     violator("by-raw-variance", "a bonus by raw variance", frame(pick=by_raw_variance)),
-    violator("late-into-score", "late rewards are raw", frame(keep=late_into_score)),
     violator("lost-takes-back", "a lost one shows raw means", frame(lose=lost_takes_back)),
     violator(
         "last-goes-on", "a batch's last reward is used twice",

@@ -51,6 +51,7 @@ class BranchCounts:
         self.runs, self.most_runs, self.few_cells = 0, most_runs, few_cells
         self.rounded = False  # whether a mechanism's answer was rounded
         self.coarse: set[str] = set()  # plain draws that became a few values
+        self.errors: set[str] = set()  # of kernels that failed
 
 
 class BranchingRandomness:
@@ -88,8 +89,7 @@ class BranchingRandomness:
         """An answer of a mechanism, rounded; without a declared law, that of its body."""
         mechanism = declared_mechanism(body)
         terms = mechanism.terms(*arguments)
-        check_budget(terms.epsilon, terms.delta, terms.sensitivity)
-        mechanism.require(terms)
+        require_terms(body, terms)
         if mechanism.law is None:
             answer = mechanism.answer(body, self, arguments)
         else:
@@ -134,6 +134,13 @@ def branches(
         rng = BranchingRandomness(script, counts)
         yield call(rng), rng
         script = rng.next_script()
+
+
+@functools.lru_cache(maxsize=8192)
+def require_terms(body: Callable[..., Any], terms: Terms) -> None:
+    """Refuse terms that the mechanism cannot keep; checked once for each."""
+    check_budget(terms.epsilon, terms.delta, terms.sensitivity)
+    declared_mechanism(body).require(terms)
 
 
 @functools.lru_cache(maxsize=8192)

@@ -88,6 +88,8 @@ def audit_exhaustively(policy: Policy, seed: int = 0, games: bool = True) -> Exh
     except _KERNEL_ERRORS as error:
         return ExhaustiveAudit("does not apply", f"a kernel raises {type(error).__name__}")
     if not any(world.moved for world in worlds):
+        if errors := set[str]().union(*(world.counts.errors for world in worlds)):
+            return ExhaustiveAudit("does not apply", f"a kernel raises {min(errors)}")
         rounds = max(world.played for world in worlds)
         return ExhaustiveAudit("does not apply", f"in {rounds} rounds nothing depends on a reward")
     return conclude(policy, worlds, seed, games)

@@ -121,7 +121,7 @@ class Enumeration:
                 try:
                     return state, self.runner.choose(state, i, rng)
                 except _SEEN_FAILURES as error:
-                    return None, self.runner.failure(error)
+                    return None, self.failed(error)
 
             for (state, decision), rng in branches(choose, self.counts):
                 history = self.sequences.extend(each.history, decision)
@@ -150,7 +150,7 @@ class Enumeration:
                     try:
                         self.runner.apply_event(state, item, decision, rng, reward)
                     except _SEEN_FAILURES as error:
-                        return None, self.runner.failure(error)
+                        return None, self.failed(error)
                     return state, ""
 
                 for (state, failure), rng in branches(learn, self.counts):
@@ -160,6 +160,11 @@ class Enumeration:
                     if self.scope == "report" and rng.reports:
                         history = self.sequences.extend(history, tuple(rng.reports))
                     yield Branch(state, each.decisions, history, chances * rng.probability)
+
+    def failed(self, error: Exception) -> str:
+        """What an observer sees of a failure."""
+        self.counts.errors.add(type(error).__name__)
+        return self.runner.failure(error)
 
     def displayed(self, each: Branch) -> Branch:
         """The branch after an observer has seen what an agent displays."""

@@ -12,7 +12,7 @@ from balaclava._core.number_format import rounded_down, rounded_up
 from balaclava.auditing.audit_plan import first_release
 from balaclava.auditing.enumeration.branching import BranchCounts, NotEnumerable
 from balaclava.auditing.enumeration.sequence_laws import Enumeration
-from balaclava.auditing.games.pair_tests import PairTest, test_pair
+from balaclava.auditing.games.pair_tests import PairGames, PairTest
 from balaclava.auditing.replay.recorded_run import record
 from balaclava.auditing.replay.reward_choices import reward_limits
 from balaclava.auditing.scenario import Neighbour, event_arrays, plain_scenario
@@ -245,7 +245,8 @@ class SmallWorld:
         decisions = self.decisions()
         decisions += [(0, 0)] * (scenario.rounds - len(decisions))
         changed = self.limits[self.worst.unlikely >> self.free.index(self.worst.slot) & 1]
-        return test_pair(
-            self.policy, scenario, np.array(decisions, np.int64),
-            Neighbour(self.worst.slot, changed), self.claim, seed, VIOLATION_ERROR,
-        )  # fmt: skip
+        neighbour = Neighbour(self.worst.slot, changed)
+        reference = np.array(decisions, np.int64)
+        games = PairGames(self.policy, scenario, reference, neighbour, self.claim, seed)
+        games.search()
+        return games.test(VIOLATION_ERROR)

@@ -20,9 +20,17 @@ from balaclava.privacy.guarantee import Guarantee
 _STAGE_ROUNDS = 2_000_000  # rounds of compiled play in a stage on one stream; a guess
 _FEWEST_STAGE_GAMES, _MOST_STAGE_GAMES = 400, 40_000  # in a stage on one stream
 _MOST_GAMES_AHEAD = 600  # the same if each game begins by copying a large state
-_PAIR_CHOICE_STAGE, _PAIR_MEASURE_STAGE = 20, 21  # of the seed: not those of `attacks`
+_PAIR_SEARCH_STAGE, _PAIR_CHOICE_STAGE, _PAIR_MEASURE_STAGE = 19, 20, 21  # of the seed
+# Gaps between the first two arms, as shares of the range, of the constant rewards that are tried in
+# place of the recorded ones; and how many times fewer games screen each. Guesses.
+_BACKGROUND_GAPS = (-1.0, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 1.0)
+_FEWER_IN_SEARCH = 10
+# Share of the claim from which a bound is close to it, and how many times more games follow.
+_CLOSE_SHARE, _TIMES_MORE_IF_CLOSE = 0.7, 4
 _LEAST_OCCURRENCES = 10  # of an event in the choice stage: rarer ones are luck
 _PAIR_DEVIATIONS = 4.0  # subtracted while events are ranked, so that luck does not choose
+
+Counts = tuple[np.ndarray, np.ndarray]  # of each event: occurrences, and games
 
 
 class PairTest(NamedTuple):
@@ -40,66 +48,109 @@ class PairTest(NamedTuple):
         )
 
 
-def test_pair(
-    policy: Policy,
-    scenario: Scenario,
-    reference: np.ndarray,
-    neighbour: Neighbour,
-    claim: Guarantee,
-    seed: int,
-    error: float,
-) -> PairTest:
-    """Choose an event with some games on both streams, and measure it with others.
+class PairGames:
+    """Games on two neighbouring streams, with the rewards that distinguish them best."""
 
-    `reference` has the decisions, [rounds, 2], with which those of the games are compared.
-    """
-    slot, rounds = neighbour.slot, scenario.rounds
-    games = min(max(_STAGE_ROUNDS // rounds, _FEWEST_STAGE_GAMES), _MOST_STAGE_GAMES)
-    if scenario.initial_state is not None:
-        games = min(games, _MOST_GAMES_AHEAD)
-    other = scenario.rewards.copy()
-    other[slot] = neighbour.reward
-    streams = [scenario.rewards, other]
-    place = slot + 1 if slot < rounds else 1
-    probes = probe_rounds(rounds, place)
-    by_decision = claim.scope == "decision"
+    def __init__(
+        self,
+        policy: Policy,
+        scenario: Scenario,
+        reference: np.ndarray,
+        neighbour: Neighbour,
+        claim: Guarantee,
+        seed: int,
+    ) -> None:
+        """`reference` has the decisions, [rounds, 2], with which those of games are compared."""
+        self.policy, self.scenario, self.reference = policy, scenario, reference
+        self.neighbour, self.claim, self.seed = neighbour, claim, seed
+        self.rewards, rounds = scenario.rewards, scenario.rounds
+        self.games = min(max(_STAGE_ROUNDS // rounds, _FEWEST_STAGE_GAMES), _MOST_STAGE_GAMES)
+        if scenario.initial_state is not None:
+            self.games = min(self.games, _MOST_GAMES_AHEAD)
+        self.place = neighbour.slot + 1 if neighbour.slot < rounds else 1
+        self.probes = probe_rounds(rounds, self.place)
 
-    def play(stage: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    def play(self, rewards: np.ndarray, games: int, *path: int) -> list[Counts]:
+        """How often each event occurred in games on both streams."""
+        other = rewards.copy()
+        other[self.neighbour.slot] = self.neighbour.reward
         counts = [
             play_scenario(
-                policy, scenario, stream, games, place, probes, reference, seed, stage, side
+                self.policy, self.scenario, stream, games, self.place, self.probes, self.reference,
+                self.seed, *path, side,
             )
-            for side, stream in enumerate(streams)
-        ]
-        return [event_counts(each, games, by_decision) for each in counts]
+            for side, stream in enumerate((rewards, other))
+        ]  # fmt: skip
+        return [event_counts(each, games, self.claim.scope == "decision") for each in counts]
 
-    chosen = choose_event(play(_PAIR_CHOICE_STAGE), claim.delta)
-    if chosen is None:
-        return PairTest(False, 0.0, 2 * games)
-    side, event = chosen
-    measured = play(_PAIR_MEASURE_STAGE)
-    (likely, a), (unlikely, b) = measured[side], measured[1 - side]
-    low = float(
-        epsilon_lower(likely[event], unlikely[event], a[event], claim.delta, error, b[event])
-    )
-    return PairTest(low > claim.epsilon, low, 4 * games)
+    def search(self) -> float:
+        """Choose the other rewards: the scenario's, or constants that show more in few games.
+
+        Returns the bound that they promise.
+        """
+        best = -1.0
+        for number, rewards in enumerate(backgrounds(self.policy, self.scenario, self.neighbour)):
+            few = self.games // _FEWER_IN_SEARCH
+            counts = self.play(rewards, few, _PAIR_SEARCH_STAGE, number)
+            bound, _, _ = choose_event(counts, self.claim.delta)
+            if bound > best:
+                best, self.rewards = bound, rewards
+        return best
+
+    def test(self, error: float) -> PairTest:
+        """Choose an event with some games, and measure it with others; again if it is close."""
+        result = self.measure(self.games, 0, error / 2)
+        if _CLOSE_SHARE * self.claim.epsilon < result.epsilon_lower <= self.claim.epsilon:
+            result = self.measure(_TIMES_MORE_IF_CLOSE * self.games, 1, error / 2)
+        return result
+
+    def measure(self, games: int, attempt: int, error: float) -> PairTest:
+        delta = self.claim.delta
+        counts = self.play(self.rewards, games, _PAIR_CHOICE_STAGE, attempt)
+        bound, side, event = choose_event(counts, delta)
+        if bound < 0.0:
+            return PairTest(False, 0.0, 2 * games)
+        counts = self.play(self.rewards, games, _PAIR_MEASURE_STAGE, attempt)
+        (likely, a), (unlikely, b) = counts[side], counts[1 - side]
+        low = float(epsilon_lower(likely[event], unlikely[event], a[event], delta, error, b[event]))
+        return PairTest(low > self.claim.epsilon, low, 4 * games)
 
 
-def choose_event(
-    counts: list[tuple[np.ndarray, np.ndarray]], delta: float
-) -> tuple[int, int] | None:
-    """The stream on which the best event is likelier, and that event; None if all are too rare."""
-    best, highest = None, -1.0
+def backgrounds(policy: Policy, scenario: Scenario, neighbour: Neighbour) -> list[np.ndarray]:
+    """The rewards of a scenario, and constant ones with a gap between arms 0 and 1.
+
+    The gap decides how much a decision depends on the noise, and so on one reward. A scenario that
+    continues from a state has its own only: constants would contradict what came before.
+    """
+    if scenario.initial_state is not None:
+        return [scenario.rewards]
+    low, high = policy.accepts
+    if not np.isfinite(high - low):
+        low, high = scenario.rewards.min(), scenario.rewards.max()
+    results = [scenario.rewards]
+    for gap in _BACKGROUND_GAPS:
+        constant = np.full_like(scenario.rewards, low)
+        constant[:, 0] = low + (high - low) * (0.5 + gap / 2)
+        constant[:, 1:2] = low + (high - low) * (0.5 - gap / 2)
+        constant[neighbour.slot] = scenario.rewards[neighbour.slot]
+        results.append(constant)
+    return results
+
+
+def choose_event(counts: list[Counts], delta: float) -> tuple[float, int, int]:
+    """The expected bound of the best event, the stream on which it is likelier, and the event.
+
+    The bound is negative if all events are too rare.
+    """
+    best = (-1.0, 0, 0)
     for side in (0, 1):
         bounds = expected_pair_bound(*counts[side], *counts[1 - side], delta)
-        if bounds.size and bounds.max() > highest:
-            best, highest = (side, int(bounds.argmax())), float(bounds.max())
-    return best if highest >= 0.0 else None
+        if bounds.size:
+            best = max(best, (float(bounds.max()), side, int(bounds.argmax())))
+    return best
 
 
-def event_counts(
-    counts: GameCounts, games: int, by_decision: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def event_counts(counts: GameCounts, games: int, by_decision: bool) -> Counts:
     """How often each event occurred, and out of how many games.
 
     A claim on single decisions is about one decision, given all earlier ones. Its events are that a

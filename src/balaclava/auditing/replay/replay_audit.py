@@ -21,7 +21,7 @@ import numpy as np
 
 from balaclava._core.number_format import rounded_up
 from balaclava.auditing.games.compiled_games import warm_up
-from balaclava.auditing.games.pair_tests import test_pair
+from balaclava.auditing.games.pair_tests import PairGames
 from balaclava.auditing.rare_answers import RareAnswers, code_numbers
 from balaclava.auditing.replay.amplified_states import amplified_fault
 from balaclava.auditing.replay.answer_dependence import depends_on_chance, reading_rounds
@@ -292,23 +292,23 @@ class PairAuditor:
         return f"it fails after an answer that is rare but possible: {type(error).__name__}"
 
     def test_unproved(self) -> tuple[str, str]:
-        """The verdict of games on the worst pairs, and the fault of the worst."""
+        """The verdict of games on the pair that promises most, of the worst, and its fault."""
         ranked = sorted(self.unproved, key=lambda pair: -pair.excess)
-        fault = ranked[0].fault
         if not self.games:
-            return "unproved", fault
+            return "unproved", ranked[0].fault
+        best = (-math.inf, 0)
+        candidates = []
         for number, pair in enumerate(ranked[:_TESTED_PAIRS]):
             scenario = pair.run.scenario
             reference = np.array(pair.run.decisions[: scenario.rounds], np.int64).reshape(-1, 2)
-            result = test_pair(
-                self.policy, scenario, reference, pair.neighbour, self.claim, self.seed + number,
-                VIOLATION_ERROR / _TESTED_PAIRS,
-            )  # fmt: skip
-            if result.refuted:
-                return "violated", f"{pair.fault}; {result}"
-            if number == 0:
-                fault = f"{pair.fault}; {result}"
-        return "unproved", fault
+            seed = self.seed + number
+            games = PairGames(self.policy, scenario, reference, pair.neighbour, self.claim, seed)
+            candidates.append(games)
+            best = max(best, (games.search(), -number))
+        chosen = -best[1]
+        result = candidates[chosen].test(VIOLATION_ERROR)
+        verdict = "violated" if result.refuted else "unproved"
+        return verdict, f"{ranked[chosen].fault}; {result}"
 
 
 class ScenarioSearch:
