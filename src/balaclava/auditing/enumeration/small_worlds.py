@@ -64,19 +64,24 @@ def enumerated_worlds(policy: Policy) -> list[SmallWorld]:
     if variant.guarantee.epsilon > _LARGE_EPSILON:
         raise NotEnumerable(f"epsilon is above {_LARGE_EPSILON:g}")
     for each in (variant, with_parameters(variant, {"epsilon": _LARGE_EPSILON})):
-        worlds = []
-        for late in (False, True):
-            for rewards in (_FREE_REWARDS, _FEWER_REWARDS):
-                world = SmallWorld(each, first, rewards, late=late)
-                world.enumerate()
+        worlds, refusals = [], []
+        # A single reward and coarser answers leave runs for further releases.
+        few = [SmallWorld(each, first, 1, longer=3)]
+        few.append(SmallWorld(each, first, 1, late=True, alone=True))
+        sizes = (_FREE_REWARDS, _FEWER_REWARDS)
+        many = [[SmallWorld(each, first, n, late=late) for n in sizes] for late in (False, True)]
+        for group in (*many, *([world] for world in few)):
+            for world in group:  # the next of a group if nothing depends on a reward
+                try:
+                    world.enumerate()
+                except NotEnumerable as error:
+                    refusals.append(error)
+                    continue
+                worlds.append(world)
                 if world.moved:
                     break
-            worlds.append(world)
-        # A single reward and coarser answers leave runs for further releases.
-        worlds.append(SmallWorld(each, first, 1, longer=3))
-        worlds.append(SmallWorld(each, first, 1, late=True, alone=True))
-        for world in worlds[-2:]:
-            world.enumerate()
+        if not worlds:
+            raise refusals[0]
         if any(world.moved for world in worlds):
             break
         first = first_release(each, _LONGEST_WORLD)
