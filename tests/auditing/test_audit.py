@@ -14,6 +14,7 @@ from balaclava.errors import ParameterError, PrivacyError
 from balaclava.testing import examples
 from tests.oracles.violators import PROVED_CONTROLS
 from tests.oracles.violators.controls import Exp3
+from tests.oracles.violators.frame import claiming, frame
 
 # One of each way to release; `make test-all` takes every example of every policy.
 QUICK = {"dp-imed", "ldp-ucb-bernoulli"}
@@ -100,6 +101,16 @@ def test_bad_numbers_are_named(name, wrong):
 def test_only_policies_can_be_audited():
     with pytest.raises(ParameterError, match=r"bl\.policy"):
         bl.audit("dp-se")
+
+
+def always_fails(params, state, t, arm, reward, phase, rng):
+    return math.sqrt(-1.0 - t)
+
+
+def test_a_policy_that_fails_on_every_stream_raises_its_error():
+    policy = claiming("always-fails", frame(keep=always_fails))
+    with pytest.raises(ValueError, match="math domain error"):
+        bl.audit(policy, trials=400, pairs=20, seed=1)
 
 
 def test_ctrl_c_during_the_games_ends_the_replay_too():

@@ -9,11 +9,20 @@ from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.games.attacks import GameSetting
 from balaclava.auditing.games.statistical_audit import audit_by_betting
 from balaclava.auditing.replay.replay_audit import audit_by_replay
-from tests.effort import looks
+from tests.effort import but_slow, looks
 from tests.oracles.violators import PROVED_CONTROLS, UNUSUAL_CONTROLS, VIOLATORS
+from tests.oracles.violators.outcomes import OUTCOMES
+from tests.oracles.violators.slips import SLIPS
 
 GAME_ROUNDS = 64
 IN_GAMES = [row.name for row in VIOLATORS.values() if row.in_games]
+# Of the two newest tables, a few rows for every run of the tests.
+QUICK = {
+    *("unclipped", "takes-any-reward", "mean-of-few", "refuses-large-sums", "fails-in-round-45"),
+    *("releases-nan", "whole-rewards-only", "window-of-two", "changes", "only-if-changed"),
+}
+BY_REPLAY = [row.name for row in VIOLATORS.values() if row.by_replay]
+LONG = {row.name for row in (*OUTCOMES, *SLIPS)} - QUICK
 
 
 def replayed(row, pairs=None):
@@ -26,11 +35,21 @@ def replayed(row, pairs=None):
     )
 
 
-@pytest.mark.parametrize("name", [row.name for row in VIOLATORS.values() if row.by_replay])
+@pytest.mark.parametrize("name", but_slow(BY_REPLAY, *LONG))
 def test_replay_does_not_prove_a_violator(name):
     found = replayed(VIOLATORS[name])
     assert found.verdict in ("unproved", "violated"), str(found)
     assert found.fault
+
+
+@pytest.mark.parametrize(
+    "name", ["refuses-large-sums", "fails-in-round-45", "whole-rewards-only", "no-such-arm"]
+)
+def test_a_failure_that_depends_on_rewards_is_a_counterexample(name):
+    found = replayed(VIOLATORS[name], 100)
+    assert found.verdict == "violated"
+    assert "it fails with" in found.fault or "it does not fail" in found.fault
+    assert "no randomness reaches it" in found.fault
 
 
 @pytest.mark.slow

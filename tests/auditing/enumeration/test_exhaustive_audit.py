@@ -26,7 +26,7 @@ EXACT = {
 }
 SEEN = [
     *("data-reused", "decayed", "redrawn", "stretched", "lost-returns", "averages", "half-steps"),
-    "winner-only-noise",
+    *("winner-only-noise", "spends-for-lost", "raw-if-alone", "refuses-large-sums"),
 ]
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import balaclava as bl
 from balaclava.auditing.games.compiled_games import GameStart, play_blocks, tail_counts
 from balaclava.auditing.scenario import plain_scenario
+from balaclava.errors import PolicyError
 from balaclava.privacy.randomness import seeded
+from tests.oracles.violators import VIOLATORS
 
 
 def test_tail_counts():
@@ -31,3 +34,25 @@ def test_rounds_without_a_draw_are_played_once() -> None:
     ]
     assert np.array_equal(counts[0].pulls, counts[1].pulls)
     assert counts[0].pulls[-1, 0, -1].max() < 50  # chance decides some of the rounds
+
+
+@pytest.mark.parametrize(
+    ("name", "rounds", "error"),
+    [("fails-in-round-45", 44, ValueError), ("no-such-arm", 30, PolicyError)],
+)
+def test_a_game_that_fails_counts_up_to_that_round(name, rounds, error):
+    policy = VIOLATORS[name].policy
+    scenario = plain_scenario(policy, np.ones((60, 2)))
+    reference, probes = np.zeros((60, 2), np.int64), np.array([rounds, rounds + 1])
+
+    def counts(may_fail):
+        start = GameStart.of(policy, scenario)
+        blocks = [(50, seeded(1)), (30, seeded(2))]
+        return play_blocks(
+            policy, scenario, scenario.rewards, blocks, 1, probes, reference, start, may_fail
+        )
+
+    pulls = counts(True).pulls[-1, 0]
+    assert pulls.sum(axis=1).tolist() == [80, 0]
+    with pytest.raises(error):
+        counts(False)

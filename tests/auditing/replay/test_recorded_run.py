@@ -7,7 +7,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.auditing.replay.recorded_run import record, replay_all
 from balaclava.auditing.scenario import Neighbour, plain_scenario
-from tests.oracles.violators import UNUSUAL_CONTROLS
+from tests.oracles.violators import UNUSUAL_CONTROLS, VIOLATORS
 
 
 def test_a_neighbour_whose_reward_never_comes_moves_nothing():
@@ -25,3 +25,18 @@ def test_a_recorded_run_keeps_no_copies_of_its_states():
     run = record(policy, plain_scenario(policy, np.full((40, 3), 0.5)), seed=1)
     assert len(run.fingerprints) >= 16
     assert sum(map(len, run.fingerprints.values())) < 10_000
+
+
+def test_a_failure_ends_a_run_and_a_neighbour_without_it_differs():
+    policy = VIOLATORS["fails-in-round-45"].policy
+    run = record(policy, plain_scenario(policy, np.ones((60, 2))), seed=0)
+    assert run.scenario.rounds == 45
+    assert run.failure_in(44).startswith("ValueError after the choice")
+    neighbours = [Neighbour(0, 0.0), Neighbour(0, 0.95), Neighbour(1, 0.0)]
+    first, *others = [outcome for _, outcome in replay_all(policy, run, neighbours)]
+    assert (first.round, first.seen) == (44, "")
+    assert "it does not fail, as on the other stream" in first.fault
+    assert [outcome.fault for outcome in others] == ["", ""]
+    calm = record(policy, plain_scenario(policy, np.zeros((60, 2))), seed=0)
+    ((_, outcome),) = replay_all(policy, calm, [Neighbour(0, 1.0)])
+    assert "in round 45 it fails with ValueError" in outcome.fault

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from tests.oracles.violators.careful import CAREFUL
 from tests.oracles.violators.controls import PROVED, UNUSUAL
 from tests.oracles.violators.frame import Violator
 from tests.oracles.violators.hidden import HIDDEN
 from tests.oracles.violators.noise import NOISE
+from tests.oracles.violators.outcomes import OUTCOMES
 from tests.oracles.violators.rare import RARE
 from tests.oracles.violators.raw_data import RAW_DATA
 from tests.oracles.violators.reports import REPORTS
 from tests.oracles.violators.reuse import REUSE
 from tests.oracles.violators.sensitivity import SENSITIVITY
+from tests.oracles.violators.slips import SLIPS
 
 
 def by_name(*tables: list[Violator]) -> dict[str, Violator]:
@@ -21,6 +24,8 @@ def by_name(*tables: list[Violator]) -> dict[str, Violator]:
     return names
 
 
-VIOLATORS = by_name(NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN)
+VIOLATORS = by_name(
+    NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN, OUTCOMES, SLIPS
+)  # fmt: skip
 PROVED_CONTROLS = by_name(PROVED)  # replay proves them
-UNUSUAL_CONTROLS = by_name(UNUSUAL)  # replay may leave them unproved
+UNUSUAL_CONTROLS = by_name(UNUSUAL, CAREFUL)  # replay may leave them unproved

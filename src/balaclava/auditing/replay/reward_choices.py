@@ -129,7 +129,7 @@ def lonely_slots(run: RecordedRun, slots_told: list[int]) -> list[int]:
     told[[slot for slot in slots_told if slot < rounds]] = 1.0
     if told.all():
         return []
-    near = np.convolve(told, np.ones(_LONELY_ROUNDS), "same")
+    near = np.convolve(told, np.ones(_LONELY_ROUNDS))[_LONELY_ROUNDS // 2 :][:rounds]
     lonely = np.flatnonzero((told > 0.0) & (near <= _LONELY_ROUNDS / 3))
     ranked: list[int] = lonely[np.argsort(near[lonely], kind="stable")].tolist()
     return ranked
