@@ -46,6 +46,9 @@ def test_a_reward_among_cancelled_ones_is_a_neighbour():
     scenario.event_items[20] *= -1  # alone
     run = record(policy, scenario, seed=0)
     assert lonely_slots(run, [*range(12), 20, *range(36, 48)])[0] == 20
+    short = plain_scenario(policy, np.ones((3, 2)))
+    short.event_items[:2] *= -1
+    assert lonely_slots(record(policy, short, seed=0), [2]) == [2]
     assert 20 in {each.slot for each in choose_neighbours(policy, run, 8, (0.0, 1.0), rng)}
 
 

@@ -55,6 +55,7 @@ SCENARIO_KINDS = (
     ScenarioKind(
         ("past the horizon", "cancelled decisions"), start="horizon", cancelled=0.1, delay=_DELAY
     ),
+    ScenarioKind(("most decisions cancelled",), cancelled=0.85, several_releases=True),
 )
 START_KINDS = tuple(kind for kind in SCENARIO_KINDS if not kind.start)  # without a fast-forward
 RARE_ANSWER_KINDS = (
