@@ -24,7 +24,7 @@ _PAIR_SEARCH_STAGE, _PAIR_CHOICE_STAGE, _PAIR_MEASURE_STAGE = 19, 20, 21  # of t
 # Gaps between the first two arms, as shares of the range, of the constant rewards that are tried in
 # place of the recorded ones; and how many times fewer games screen each. Guesses.
 _BACKGROUND_GAPS = (-1.0, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 1.0)
-_FEWER_IN_SEARCH = 10
+_FEWER_IN_SEARCH = 20
 # Share of the claim from which a bound is close to it, and how many times more games follow.
 _CLOSE_SHARE, _TIMES_MORE_IF_CLOSE = 0.7, 4
 _LEAST_OCCURRENCES = 10  # of an event in the choice stage: rarer ones are luck
