@@ -79,7 +79,15 @@ reveal.
 SIGHT = """## What the audit can see, and what it cannot
 
 - **Neighbouring runs.** Short runs are interpreted, with late, lost and special rewards, rare
-  answers, saves and restores. A policy's own numbers are tried as answers and as rewards.
+  answers, saves and restores. A policy's own numbers are tried as answers and as rewards. Some
+  batches lose nearly all of their rewards, and the few that arrive are changed first.
+- **Rewards outside the range.** Every reward that an agent accepts is tried: with `outside="clip"`
+  also those far outside the range. If an agent refuses them, but `prepare` would not clip them, the
+  verdict is *unproved*.
+- **Failures.** An exception, an arm that does not exist, and NaN in a release are outputs, as an
+  observer sees them. If one occurs on one of two neighbouring streams only, and no randomness
+  reaches it, the claim is *violated*. Games that fail count as well. A policy that fails on every
+  stream is not audited: its error is raised.
 - **Long runs.** Compiled runs of 300,000 rounds, one of 900,000, or past the horizon, are recorded
   on a tape and replayed. With most rewards changed, every decision must agree. Many answers are
   equal, close to each other, or close to 0. With one reward changed, the losses of all releases
@@ -93,9 +101,11 @@ SIGHT = """## What the audit can see, and what it cannot
   declared norm. A declared loss, and exact answers, must agree with the law.
 
 Where it cannot know, the verdict is *unproved*, with the reason: a mechanism without a law, a loss
-that adds up beyond the claim, a decision that differs although all answers are alike. Correct
-policies that draw their noise are often unproved. *Consistent* does not mean proved. These stay
-unseen:
+that adds up beyond the claim, a decision that differs although all answers are alike. Games then
+test the worst of these pairs. They try the recorded rewards and constant ones, and measure where
+the streams differ most. Decisions often compare the noisy scores of two arms. The noise of the one
+hides a part of what the other lost, so that a loss beyond the claim need not show. Correct policies
+that draw their noise are often unproved. *Consistent* does not mean proved. These stay unseen:
 
 - a fault that needs more rounds than were played, or a state that no played stream reaches;
 - a fault in fewer than about 5 of a million draws of a mechanism, unless a single draw far in its
@@ -104,7 +114,8 @@ unseen:
   the scale;
 - exact answers: 300 of them show a missing or halved noise, not a small error;
 - what an agent displays between the rounds at which displays are compared;
-- rewards that leave the process on another way than by decisions and displays.
+- rewards that leave the process on another way than by decisions, displays and failures, such as
+  running times. A kernel that never returns also stops the audit.
 """
 SMALL = """## Small worlds, exactly
 
@@ -114,6 +125,17 @@ assignment of the rewards that vary, and compares every pair that differs in one
 the largest epsilon, or for a claim with a delta the smallest delta that holds at its epsilon. A
 reward that is released in one batch shows all of epsilon. In a counter it also enters later sums,
 beyond these rounds, so that the share here is smaller.
+
+These do not fit:
+
+- dp-exp4 and gdp-elim-new draw arms at random until the first release, which comes after more than
+  60 rounds even in short variants. Every such draw doubles the number of sequences.
+- dp-ftpl-beta draws no index within 90 rounds, as it first needs more rewards of each arm. The
+  exact audit computes its index law at every size.
+- dp-ftpl and dp-ftpl-experts estimate a probability by drawing perturbations until an arm recurs.
+  One loss has too many outcomes.
+- dpr-adaptive-ucb and prae-central release a histogram. Its bins have independent noise, and even
+  three answers for each bin are too many together.
 
 | policy | claims | rounds | sequences | pairs | exact | at |
 |---|---|---|---|---|---|---|

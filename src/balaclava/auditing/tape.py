@@ -122,9 +122,10 @@ class Replayer:
     def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """The recorded answer; a moved input is noted."""
         mechanism = declared_mechanism(body)
-        entry = self._next(mechanism.name)
-        now, then = mechanism.terms(*arguments), entry.terms
+        now = mechanism.terms(*arguments)
         require_numbers(now)
+        entry = self._next(mechanism.name)
+        then = entry.terms
         assert then is not None  # a mechanism's entry always has terms
         if not self.any_terms:
             if now[1:] != then[1:]:

@@ -249,6 +249,8 @@ def replay_one(
             runner.apply_events(state, i, run.decisions, replayer, neighbour, skipped)
             state = runner.restore(state, i)
         except Divergence as divergence:
+            if failure and replayer.position == len(run.tape):  # a query where the other failed
+                return ReplayOutcome(replayer.moves, FAILS_THERE.format(t, failure), i, "")
             return ReplayOutcome(replayer.moves, f"in round {t} {divergence}")
         except Exception as error:
             if (seen := runner.failure(error)) == failure:
