@@ -265,9 +265,9 @@ def replay_one(
         if recorded is not None and fingerprint(state) == recorded:
             break
         if i in run.displays:
-            seen = runner.display(state, run.decisions[i][0])
-            if seen != run.displays[i]:
-                return ReplayOutcome(replayer.moves, DIFFERENT_DISPLAY.format(t), i, seen)
+            display = runner.display(state, run.decisions[i][0])
+            if display != run.displays[i]:
+                return ReplayOutcome(replayer.moves, DIFFERENT_DISPLAY.format(t), i, display)
     return ReplayOutcome(replayer.moves)
 
 

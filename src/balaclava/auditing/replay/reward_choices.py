@@ -16,7 +16,7 @@ _SPECIAL_REWARDS = (
     1e300, 1.7e308,
 )  # fmt: skip
 _BEYOND = (1e-3, 0.5, 1.0, 1e3, 1e9, 1e100)  # widths of the range, by which rewards exceed it
-_LONELY_ROUNDS = 11  # about a decision, of which most are cancelled; a guess
+_LONELY_ROUNDS = 11  # about a decision; it is lonely if most of them are cancelled; a guess
 _REAL_REWARD = 1e3  # the largest reward to try for policies without a moment bound; a guess
 
 
@@ -125,12 +125,12 @@ def choose_neighbours(
 
 def lonely_slots(run: RecordedRun, slots_told: list[int]) -> list[int]:
     """Slots about which most decisions were cancelled, the loneliest first."""
-    rounds, told = run.scenario.rounds, np.zeros(run.scenario.rounds)
-    told[[slot for slot in slots_told if slot < rounds]] = 1.0
-    if told.all():
+    rounds, arrivals = run.scenario.rounds, np.zeros(run.scenario.rounds)
+    arrivals[[slot for slot in slots_told if slot < rounds]] = 1.0
+    if arrivals.all():
         return []
-    near = np.convolve(told, np.ones(_LONELY_ROUNDS))[_LONELY_ROUNDS // 2 :][:rounds]
-    lonely = np.flatnonzero((told > 0.0) & (near <= _LONELY_ROUNDS / 3))
+    near = np.convolve(arrivals, np.ones(_LONELY_ROUNDS))[_LONELY_ROUNDS // 2 :][:rounds]
+    lonely = np.flatnonzero((arrivals > 0.0) & (near <= _LONELY_ROUNDS / 3))
     ranked: list[int] = lonely[np.argsort(near[lonely], kind="stable")].tolist()
     return ranked
 
