@@ -185,6 +185,8 @@ class LongReplay:
         if len(moves) < _GROWTH_MOVES or horizon <= seen:
             return ""  # all of it was played
         cuts = [last >> j for j in reversed(range(_DOUBLINGS))]
+        if rounds[0] >= cuts[0]:
+            return ""  # a late reward: at first its loss grows as its age does
         losses = [compose(moves[: int(np.searchsorted(rounds, cut))], self.claim) for cut in cuts]
         ahead, slack = math.log2(horizon / last), 1 + _EXTRAPOLATION_ERROR
         epsilon, delta = (
