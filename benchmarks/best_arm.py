@@ -1,10 +1,13 @@
-"""Rounds until dp-top-two names the best arm, and how often it names a wrong one.
+"""Rounds until dp-top-two names the best arm, how often it is wrong, and answers at a fixed end.
 
 Runs draw whole batches of rewards at once from the policy's own kernels: the same law as round by
 round, with rewards that arrive at once. "bound" is `bl.bounds.identification`.
 
     python benchmarks/best_arm.py             # medians of 10,000 runs a line
     python benchmarks/best_arm.py --others    # beside dp-se and dp-imed with explore, 200 runs
+    python benchmarks/best_arm.py --rivals    # AdaP-TT, by its proved threshold and the heuristic
+    python benchmarks/best_arm.py --budget    # chance of error after a fixed number of rounds
+    python benchmarks/best_arm.py --stages    # other lengths of the stages of halving
     python benchmarks/best_arm.py --wrong     # wrong answers on hard problems, 10^6 runs a line
     python benchmarks/best_arm.py --scan      # other first batches and ratios
 """
@@ -12,18 +15,25 @@ round, with rewards that arrive at once. "bound" is `bl.bounds.identification`.
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import balaclava as bl
-from balaclava.authoring import compiled
+from balaclava.authoring import compiled, kernel
 from balaclava.frames.pools import find_row
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.oracles.best_arm_rivals import adap_tt, halving_answers
 
 LINEAR, ONE_GOOD = [0.75, 0.625, 0.5, 0.375, 0.25], [0.75, 0.7, 0.7, 0.7, 0.7]
 CLINIC, LETTERS = [0.55, 0.60, 0.65, 0.75], [0.30, 0.45, 0.60]
@@ -43,6 +53,11 @@ HARD: list[tuple[Sequence[float], float, float]] = [
     ([0.9] * 9 + [0.95], 3.0, 0.0),
     ([0.0, 0.02], 5.0, 0.0),
 ]
+# Near ties, one good arm of many, small means: what the lengths of stages were compared on.
+STAGED = [
+    LINEAR, ONE_GOOD, CLINIC, [0.57, 0.56, 0.55, 0.54, 0.53, 0.52, 0.51, 0.5], [0.6] + [0.5] * 15,
+    [0.02, 0.04, 0.06], [0.8 - 0.03 * i for i in range(16)], [0.3 + 0.05 * i for i in range(9)],
+]  # fmt: skip
 MOST_ROUNDS = 10**8  # a run without an answer ends here
 PARTS = 64  # of the runs of a line, each with its own stream
 
@@ -112,9 +127,8 @@ def show_rounds(runs: int) -> None:
             bound = bl.bounds.identification(means, epsilon=epsilon, delta=delta)
             median, high = np.quantile(out[:, 0], [0.5, 0.9])
             wrong = np.mean(np.array(means)[out[:, 1].astype(int)] < max(means))
-            label = " ".join(f"{mean:g}".lstrip("0") for mean in means)
             print(
-                f"{label:30} {epsilon:7g} {delta:6g} {bound:7,.0f} {median:7,.0f} {high:7,.0f} "
+                f"{brief(means):30} {epsilon:7g} {delta:6g} {bound:7,.0f} {median:7,.0f} {high:7,.0f} "
                 f"{median / bound:7.2f} {wrong:6.2%} {out[:, 2].mean():7,.0f} "
                 f"{out[:, 3].mean():6,.0f}",
                 flush=True,
@@ -137,6 +151,114 @@ def show_others(runs: int) -> None:
         )  # fmt: skip
         print(means, "epsilon", epsilon)
         print(results.winners(0.99), flush=True)
+
+
+def show_rivals(runs: int) -> None:
+    """Medians at delta .01; "counted" are the rounds that the authors' code counts."""
+    print("means                          epsilon  stops by    runs  median  counted   90 %  wrong")
+    for means, epsilon in ROWS[:4]:
+        for proved in (True, False):
+            out = adap_tt(np.array(means), epsilon, 0.01, proved, MOST_ROUNDS, runs, 1)
+            print(
+                f"{brief(means):30} {epsilon:7g}  {'proof' if proved else 'heuristic':9} {runs:5,} "
+                f"{np.median(out[:, 0]):7,.0f} {np.median(out[:, 2]):8,.0f} "
+                f"{np.quantile(out[:, 0], 0.9):9,.0f} {np.mean(out[:, 1] != 0):6.2%}",
+                flush=True,
+            )
+
+
+def make_budget_runs(
+    begin: Callable[..., Any], choose: Callable[..., Any], learn: Callable[..., Any], answer: Any
+) -> Callable[..., Any]:
+    """Close a loop that plays `horizon` rounds and keeps the answer, and the most played arm."""
+
+    def runs(params: Any, means: np.ndarray, horizon: int, out: np.ndarray, rng: Any):  # type: ignore[no-untyped-def]
+        for i in range(out.shape[0]):
+            state, pulls = begin(params), np.zeros(means.size)
+            for t in range(1, horizon + 1):
+                arm, phase = choose(params, state, t, None, rng)
+                pulls[arm] += 1.0
+                reward = 1.0 if rng.random() < means[arm] else 0.0
+                learn(params, state, t, arm, reward, phase, rng)
+            out[i, 0], out[i, 1] = answer(state), np.argmax(pulls)
+
+    return runs
+
+
+@kernel
+def last_arm(state: Any) -> int:
+    return state.epochs.last_arm[0]  # type: ignore[no-any-return]
+
+
+@kernel
+def leading_arm(state: Any) -> int:
+    return state.pools.lead[0] if state.named[0] < 0 else state.named[0]  # type: ignore[no-any-return]
+
+
+@kernel
+def no_arm(state: Any) -> int:
+    return -1
+
+
+def show_budget(runs: int) -> None:
+    """Shares of runs with a wrong answer; the bound is that of dp-sequential-halving."""
+    answers = {"dp-sequential-halving": last_arm, "dp-even": last_arm, "dp-top-two": leading_arm,
+               "dp-imed": no_arm}  # fmt: skip
+    print("means                          epsilon horizon   bound halving  DP-BAI    even top-two"
+          "    imed")  # fmt: skip
+    for means in (LINEAR, ONE_GOOD, CLINIC, STAGED[3], STAGED[4]):
+        for epsilon in (1.0, 0.1):
+            for horizon in (100 * len(means), 400 * len(means), 1_600 * len(means)):
+                errors = []
+                for name, answer in answers.items():
+                    policy = bl.policy(name, arms=len(means), epsilon=epsilon, horizon=horizon)
+                    kernels, out = policy.kernels, np.zeros((runs, 2))
+                    loop = compiled(
+                        make_budget_runs, kernels.begin, kernels.choose, kernels.learn, answer
+                    )
+                    loop(policy.constants(), np.array(means), horizon, out, seeded(1))
+                    given = out[:, 1] if answer is no_arm else out[:, 0]
+                    errors.append(wrong_share(means, given))
+                halving, world = (
+                    bl.policy(
+                        "dp-sequential-halving", arms=len(means), epsilon=epsilon, horizon=horizon
+                    ),
+                    bl.environment("bernoulli", means=means),
+                )
+                theirs = wrong_share(means, halving_answers(means, epsilon, horizon, runs, 2))
+                cells = [halving.error_bound(world), errors[0], theirs, *errors[1:]]
+                print(f"{brief(means):30} {epsilon:7g} {horizon:7,}",
+                      *(f"{cell:7.2%}" for cell in cells), flush=True)  # fmt: skip
+
+
+def show_stages(runs: int) -> None:
+    """Chance of error over the least of all ratios: geometric mean, and the worst problem."""
+    ratios = (1.0, 0.8, 0.7, 0.6, 0.5, 0.35)
+    for epsilon in (1.0, 0.1, 0.03):
+        losses = []
+        for means in STAGED:
+            for pulls in (100, 400, 1_600, 6_400):
+                row = [
+                    wrong_share(means, halving_answers(
+                        means, epsilon, pulls * len(means), runs, 1, ratio=ratio, forget=False
+                    )) + 4.0 / runs
+                    for ratio in ratios
+                ]  # fmt: skip
+                if min(row) < 0.7 and max(row) > 0.004:
+                    losses.append([math.log(each / min(row)) for each in row])
+        table = np.array(losses)
+        for ratio, mean, most in zip(ratios, table.mean(axis=0), table.max(axis=0), strict=True):
+            print(f"epsilon {epsilon:g}, ratio {ratio:g}: {math.exp(mean):.3f}, {math.exp(most):.2f}",
+                  flush=True)  # fmt: skip
+
+
+def wrong_share(means: Sequence[float], answers: np.ndarray) -> float:
+    return float(np.mean(np.array(means)[answers.astype(int)] < max(means)))
+
+
+def brief(means: Sequence[float]) -> str:
+    text = " ".join(f"{mean:g}".lstrip("0") or "0" for mean in means[:5])
+    return text if len(means) <= 5 else f"{text} ... ({len(means)})"
 
 
 def show_wrong(runs: int) -> None:
@@ -173,11 +295,17 @@ def show_scan(runs: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, help="runs a line")
-    for name in ("others", "wrong", "scan"):
+    for name in ("others", "rivals", "budget", "stages", "wrong", "scan"):
         parser.add_argument(f"--{name}", action="store_true")
     options = parser.parse_args()
     if options.others:
         show_others(options.runs or 200)
+    elif options.rivals:
+        show_rivals(options.runs or 200)
+    elif options.budget:
+        show_budget(options.runs or 4_000)
+    elif options.stages:
+        show_stages(options.runs or 8_000)
     elif options.wrong:
         show_wrong(options.runs or 10**6)
     elif options.scan:

@@ -62,6 +62,10 @@ class Estimates(ResultTable[MeanEstimate]):
     The winner is the best arm, None if it is not yet known. The probability of ever naming a wrong
     one is at most 1 - confidence. Arms are compared directly, so an arm may win while intervals
     still overlap (`theory.confidence_sequences`).
+
+    `recommended` is the arm to choose if the trial ends now, known to be the best or not. None if
+    the policy has no rule for it, or nothing was released. It has no confidence: dp-even and
+    dp-sequential-halving have it.
     """
 
     header = ("arm", "decisions", "rewards", "mean", "low", "high")
@@ -72,11 +76,13 @@ class Estimates(ResultTable[MeanEstimate]):
         confidence: float,
         winner: int | None,
         condition: str | None = None,
+        recommended: int | None = None,
     ) -> None:
         super().__init__(entries)
         self.confidence = confidence
         self.winner = winner
         self.condition = condition
+        self.recommended = recommended
 
     def row_cells(self, row: MeanEstimate) -> tuple[str, ...]:
         numbers = map(mean_reward, (row.mean, *row.interval))
@@ -129,8 +135,10 @@ class Estimates(ResultTable[MeanEstimate]):
         claim = f"All intervals hold together and at all times, at {self.confidence:.6g} confidence"
         if self.condition is not None:
             claim += f", if {self.condition}"
-        if self.winner is None:
+        if self.winner is None and self.recommended is None:
             return f"{claim}; no winner yet."
+        if self.winner is None:
+            return f"{claim}; no winner. Recommended: {self[self.recommended].label}."
         return f"{claim}; the winner is {self[self.winner].label}."
 
 
@@ -155,6 +163,7 @@ class EstimateReader:
         self._policy, self._params, self._decisions = policy, params, decisions
         self._condition, read = condition, self._estimation.read
         self._named = policy.named_arm(state, self.confidence)
+        self._recommended = policy.recommended_arm(state)
         if order is not None and self._estimation.from_tally is not None:
             state, read = order, self._estimation.from_tally
         self._compared = self._roster.live
@@ -179,7 +188,9 @@ class EstimateReader:
                     arm in self._roster.retired,
                 )
             )
-        return Estimates(entries, self.confidence, self.winner(), self._condition)
+        return Estimates(
+            entries, self.confidence, self.winner(), self._condition, self._recommended
+        )
 
     def winner(self) -> int | None:
         """The best arm, if the policy has named it or the releases show it.

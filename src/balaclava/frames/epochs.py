@@ -303,6 +303,14 @@ def keep_release(state: Epochs, arm: int, row: int, released: float, radius: flo
 
 
 @kernel(borrows=True)
+def drop_arm(state: Epochs, arm: int) -> None:
+    """Take an arm out of play; its open decisions are no longer awaited."""
+    state.active[arm] = False
+    for row in range(state.left.size):
+        state.left[row] -= awaited(state, arm, row)
+
+
+@kernel(borrows=True)
 def eliminate_arms(state: Epochs) -> None:
     """Eliminate the arms that are behind by more than both radii."""
     floor, best = -math.inf, 0
@@ -311,9 +319,7 @@ def eliminate_arms(state: Epochs) -> None:
             floor, best = state.means[arm] - state.radii[arm], arm
     for arm in range(state.active.size):
         if state.active[arm] and state.means[arm] + state.radii[arm] < floor:
-            state.active[arm] = False
-            for row in range(state.left.size):
-                state.left[row] -= awaited(state, arm, row)
+            drop_arm(state, arm)
     if active_arms(state) == 1:
         play_last_arm(state, best)
 

@@ -372,6 +372,10 @@ class Policy(PolicyAttributes):
         """The arm that the policy itself has named as the best at this confidence; None if none."""
         return None
 
+    def recommended_arm(self, state: Any) -> int | None:
+        """The arm to choose if the trial ends now, sure or not; None if the policy has no rule."""
+        return None
+
     def closing_decisions(self, state: Any, rng: Any) -> Iterator[tuple[int, int]]:
         """Arms and phases of decisions to be given up so that unfinished batches settle."""
         yield from ()

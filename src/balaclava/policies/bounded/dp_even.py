@@ -250,6 +250,11 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
                 "more; raise it or epsilon",
             )
 
+    def recommended_arm(self, state: State) -> int | None:
+        """The arm that is played after the last look."""
+        arm = int(state.epochs.last_arm[0])
+        return None if arm < 0 else arm
+
     def constants(self) -> Params:
         in_turn = (1.0 - self.holdout) * (1.0 - self.explore)
         return self.fill(Params, blocks=int(in_turn * self.horizon) // self.arms)
