@@ -6,6 +6,7 @@ round, with rewards that arrive at once. "bound" is `bl.bounds.identification`.
     python benchmarks/best_arm.py             # medians of 10,000 runs a line
     python benchmarks/best_arm.py --others    # beside dp-se and dp-imed with explore, 200 runs
     python benchmarks/best_arm.py --rivals    # AdaP-TT, by its proved threshold and the heuristic
+    python benchmarks/best_arm.py --goals     # sets: the best k, all above a threshold or a control
     python benchmarks/best_arm.py --budget    # chance of error after a fixed number of rounds
     python benchmarks/best_arm.py --stages    # other lengths of the stages of halving
     python benchmarks/best_arm.py --wrong     # wrong answers on hard problems, 10^6 runs a line
@@ -15,6 +16,7 @@ round, with rewards that arrive at once. "bound" is `bl.bounds.identification`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import sys
@@ -28,7 +30,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.authoring import compiled, kernel
 from balaclava.frames.pools import find_row
-from balaclava.policies.base import Policy
+from balaclava.policies.base import BEST_ARM, Policy
 from balaclava.privacy.randomness import seeded
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -62,10 +64,25 @@ MOST_ROUNDS = 10**8  # a run without an answer ends here
 PARTS = 64  # of the runs of a line, each with its own stream
 
 
+@kernel
+def named_arm(state: Any) -> int:
+    return state.named[0]  # type: ignore[no-any-return]
+
+
+@kernel
+def named_set(state: Any) -> int:
+    """The set as a sum of 2^arm, or -1."""
+    found = 0
+    for arm in range(state.chosen.size):
+        found += state.chosen[arm] << arm
+    return found if state.named[0] >= 0 else -1
+
+
 def make_runs(
-    begin: Callable[..., Any], choose: Callable[..., Any], learn: Callable[..., Any], row_of: Any
-) -> Callable[..., Any]:
-    """Close a loop that plays runs until the best arm is named."""
+    begin: Callable[..., Any], choose: Callable[..., Any], learn: Callable[..., Any], row_of: Any,
+    answer: Callable[..., int],
+) -> Callable[..., Any]:  # fmt: skip
+    """Close a loop that plays runs until the best arm, or the set, is named."""
 
     def runs(params: Any, means: np.ndarray, half: float, most: int, out: np.ndarray, rng: Any):  # type: ignore[no-untyped-def]
         best = means.max()
@@ -88,7 +105,7 @@ def make_runs(
                 t += k
                 regret += k * (best - means[arm])
                 worse += k if means[arm] < best else 0
-            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = t - 1, state.named[0], regret, worse
+            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = t - 1, answer(state), regret, worse
 
     return runs
 
@@ -97,9 +114,10 @@ def play(
     policy: Policy, means: Sequence[float], runs: int, seed: int, half: float = 0.0,
     most: int = MOST_ROUNDS,
 ) -> np.ndarray:  # fmt: skip
-    """Rounds, the named arm (-1: none), regret and rounds with a worse arm, of each run."""
+    """Rounds, the named arm or set (-1: none), regret and rounds with a worse arm, of each run."""
     kernels = policy.kernels
-    loop = compiled(make_runs, kernels.begin, kernels.choose, kernels.learn, find_row)
+    answer = named_arm if policy.answer_claim == BEST_ARM else named_set
+    loop = compiled(make_runs, kernels.begin, kernels.choose, kernels.learn, find_row, answer)
     params, truth = policy.constants(), np.array(means, float)
     out = np.zeros((runs, 4))
     parts = np.array_split(out, min(PARTS, runs))
@@ -128,8 +146,8 @@ def show_rounds(runs: int) -> None:
             median, high = np.quantile(out[:, 0], [0.5, 0.9])
             wrong = np.mean(np.array(means)[out[:, 1].astype(int)] < max(means))
             print(
-                f"{brief(means):30} {epsilon:7g} {delta:6g} {bound:7,.0f} {median:7,.0f} {high:7,.0f} "
-                f"{median / bound:7.2f} {wrong:6.2%} {out[:, 2].mean():7,.0f} "
+                f"{brief(means):30} {epsilon:7g} {delta:6g} {bound:7,.0f} {median:7,.0f} "
+                f"{high:7,.0f} {median / bound:7.2f} {wrong:6.2%} {out[:, 2].mean():7,.0f} "
                 f"{out[:, 3].mean():6,.0f}",
                 flush=True,
             )
@@ -170,17 +188,23 @@ def show_rivals(runs: int) -> None:
 def make_budget_runs(
     begin: Callable[..., Any], choose: Callable[..., Any], learn: Callable[..., Any], answer: Any
 ) -> Callable[..., Any]:
-    """Close a loop that plays `horizon` rounds and keeps the answer, and the most played arm."""
+    """Close a loop that plays `horizon` rounds: means of the answer and of the most played arm.
+
+    The arms' order is drawn anew for each run, so that an arm named by its place is a random one.
+    """
 
     def runs(params: Any, means: np.ndarray, horizon: int, out: np.ndarray, rng: Any):  # type: ignore[no-untyped-def]
         for i in range(out.shape[0]):
             state, pulls = begin(params), np.zeros(means.size)
+            rng.shuffle(means)
             for t in range(1, horizon + 1):
                 arm, phase = choose(params, state, t, None, rng)
                 pulls[arm] += 1.0
                 reward = 1.0 if rng.random() < means[arm] else 0.0
                 learn(params, state, t, arm, reward, phase, rng)
-            out[i, 0], out[i, 1] = answer(state), np.argmax(pulls)
+            named = answer(state)
+            out[i, 0] = means[named] if named >= 0 else -1.0
+            out[i, 1] = means[np.argmax(pulls)]
 
     return runs
 
@@ -218,7 +242,7 @@ def show_budget(runs: int) -> None:
                     )
                     loop(policy.constants(), np.array(means), horizon, out, seeded(1))
                     given = out[:, 1] if answer is no_arm else out[:, 0]
-                    errors.append(wrong_share(means, given))
+                    errors.append(float(np.mean(given < max(means))))
                 halving, world = (
                     bl.policy(
                         "dp-sequential-halving", arms=len(means), epsilon=epsilon, horizon=horizon
@@ -248,8 +272,49 @@ def show_stages(runs: int) -> None:
                     losses.append([math.log(each / min(row)) for each in row])
         table = np.array(losses)
         for ratio, mean, most in zip(ratios, table.mean(axis=0), table.max(axis=0), strict=True):
-            print(f"epsilon {epsilon:g}, ratio {ratio:g}: {math.exp(mean):.3f}, {math.exp(most):.2f}",
-                  flush=True)  # fmt: skip
+            loss = f"{math.exp(mean):.3f}, {math.exp(most):.2f}"
+            print(f"epsilon {epsilon:g}, ratio {ratio:g}: {loss}", flush=True)
+
+
+def right_sets(policy: Policy, means: Sequence[float]) -> set[int]:
+    """The right answers of a goal, each as a sum of 2^arm."""
+    values, bits = np.array(means), 2 ** np.arange(len(means))
+    if policy.top is not None:
+        sets = [np.array(each) for each in itertools.combinations(range(len(means)), policy.top)]
+        return {
+            int(bits[each].sum()) for each in sets
+            if values[each].min() >= max(np.delete(values, each), default=0.0)
+        }  # fmt: skip
+    level = policy.threshold if policy.control is None else values[policy.control]
+    ties = [arm for arm in np.flatnonzero(values == level) if arm != policy.control]
+    above = int(bits[values > level].sum())
+    return {above + int(bits[list(some)].sum()) for n in range(len(ties) + 1)
+            for some in itertools.combinations(ties, n)}  # fmt: skip
+
+
+def show_goals(runs: int) -> None:
+    """Sets of arms at delta .05: rounds, and shares of wrong answers."""
+    goals: list[tuple[Sequence[float], dict[str, Any]]] = [
+        (LINEAR, {"goal": "top", "top": 2}),
+        (CLINIC, {"goal": "top", "top": 2}),
+        ([0.5, 0.5, 0.55], {"goal": "top", "top": 2}),
+        (LINEAR, {"goal": "above", "threshold": 0.55}),
+        ([0.02, 0.04, 0.05], {"goal": "above", "threshold": 0.03}),
+        (CLINIC, {"goal": "above", "control": 1}),
+        ([0.5, 0.52, 0.53], {"goal": "above", "control": 0}),
+        ([0.5] * 9 + [0.6], {"goal": "above", "control": 9}),
+    ]
+    print("means                          epsilon goal                      runs  median     90 %"
+          "   wrong   none")  # fmt: skip
+    for means, goal in goals:
+        for epsilon in (1.0, 0.1):
+            policy = top_two(means, epsilon, 0.95, **goal)
+            out, right = play(policy, means, runs, 1, most=10**6), right_sets(policy, means)
+            found = out[:, 1].astype(int)
+            wrong = np.mean([each >= 0 and each not in right for each in found])
+            median, high = np.quantile(out[:, 0], [0.5, 0.9])
+            cells = f"{runs:6,} {median:7,.0f} {high:8,.0f} {wrong:7.3%} {np.mean(found < 0):6.2%}"
+            print(f"{brief(means):30} {epsilon:7g} {policy.answer_claim:24} {cells}", flush=True)
 
 
 def wrong_share(means: Sequence[float], answers: np.ndarray) -> float:
@@ -295,13 +360,15 @@ def show_scan(runs: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, help="runs a line")
-    for name in ("others", "rivals", "budget", "stages", "wrong", "scan"):
+    for name in ("others", "rivals", "goals", "budget", "stages", "wrong", "scan"):
         parser.add_argument(f"--{name}", action="store_true")
     options = parser.parse_args()
     if options.others:
         show_others(options.runs or 200)
     elif options.rivals:
         show_rivals(options.runs or 200)
+    elif options.goals:
+        show_goals(options.runs or 10_000)
     elif options.budget:
         show_budget(options.runs or 4_000)
     elif options.stages:

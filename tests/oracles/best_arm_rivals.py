@@ -5,7 +5,7 @@
   log2(K) phases of equal length. Each phase has its own means; earlier rewards are forgotten.
 - AdaP-TT (Azize, Jourdan, Al Marjani, Basu 2023): top two with an optimistic leader; an arm's mean
   is that of its last phase, in which its pulls doubled, with one draw of noise. It stops by the
-  threshold that the paper proves, or by the one of the authors' published experiments ("heuristic").
+  threshold that the paper proves, or by that of the authors' published experiments ("heuristic").
 """
 
 # ruff: noqa: NPY002 (numba's own generator, so as to share no stream with the package)

@@ -12,7 +12,7 @@ from balaclava._core.number_format import count, mean_reward
 from balaclava._core.text_tables import ResultTable, html_table
 from balaclava.agents.roster import ArmRoster
 from balaclava.errors import UnknownNameError, nearest
-from balaclava.policies.base import Policy
+from balaclava.policies.base import BEST_ARM, Policy
 from balaclava.policies.intervals import NO_WINNER, limits_within_radius, winner_kernel
 
 Confidence = Annotated[
@@ -51,6 +51,22 @@ class MeanEstimate:
         return f"{self.label}: {mean} in [{low}, {high}]"
 
 
+class Answer(NamedTuple):
+    """What a policy was asked for: the best arm, or a set of arms.
+
+    Example:
+        >>> print(Answer("the best 2 arms", (0, 2), ("map", "friendly")))
+        the best 2 arms: map, friendly
+    """
+
+    claim: str
+    arms: tuple[int, ...]
+    labels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.claim}: {', '.join(self.labels) or 'none'}"
+
+
 class Estimates(ResultTable[MeanEstimate]):
     """The arms' means, one entry an arm, with intervals that hold together and at all times.
 
@@ -62,6 +78,9 @@ class Estimates(ResultTable[MeanEstimate]):
     The winner is the best arm, None if it is not yet known. The probability of ever naming a wrong
     one is at most 1 - confidence. Arms are compared directly, so an arm may win while intervals
     still overlap (`theory.confidence_sequences`).
+
+    `answer` names the arms that the policy was asked for: the winner, or the set of another goal of
+    dp-top-two. None if it is not yet known; wrong with the same probability.
 
     `recommended` is the arm to choose if the trial ends now, known to be the best or not. None if
     the policy has no rule for it, or nothing was released. It has no confidence: dp-even and
@@ -77,12 +96,14 @@ class Estimates(ResultTable[MeanEstimate]):
         winner: int | None,
         condition: str | None = None,
         recommended: int | None = None,
+        answer: Answer | None = None,
     ) -> None:
         super().__init__(entries)
         self.confidence = confidence
         self.winner = winner
         self.condition = condition
         self.recommended = recommended
+        self.answer = answer
 
     def row_cells(self, row: MeanEstimate) -> tuple[str, ...]:
         numbers = map(mean_reward, (row.mean, *row.interval))
@@ -135,6 +156,8 @@ class Estimates(ResultTable[MeanEstimate]):
         claim = f"All intervals hold together and at all times, at {self.confidence:.6g} confidence"
         if self.condition is not None:
             claim += f", if {self.condition}"
+        if self.answer is not None and self.answer.claim != BEST_ARM:
+            return f"{claim}. Answer: {self.answer}."
         if self.winner is None and self.recommended is None:
             return f"{claim}; no winner yet."
         if self.winner is None:
@@ -164,6 +187,8 @@ class EstimateReader:
         self._condition, read = condition, self._estimation.read
         self._named = policy.named_arm(state, self.confidence)
         self._recommended = policy.recommended_arm(state)
+        self._named_set = policy.named_set(state, self.confidence)
+        self.claim = policy.answer_claim
         if order is not None and self._estimation.from_tally is not None:
             state, read = order, self._estimation.from_tally
         self._compared = self._roster.live
@@ -188,9 +213,19 @@ class EstimateReader:
                     arm in self._roster.retired,
                 )
             )
+        winner = self.winner()
         return Estimates(
-            entries, self.confidence, self.winner(), self._condition, self._recommended
-        )
+            entries, self.confidence, winner, self._condition, self._recommended,
+            self._answer(winner),
+        )  # fmt: skip
+
+    def _answer(self, winner: int | None) -> Answer | None:
+        arms = self._named_set
+        if self.claim == BEST_ARM and winner is not None:
+            arms = (winner,)
+        if arms is None:
+            return None
+        return Answer(self.claim, arms, tuple(map(self._policy.arm_label, arms)))
 
     def winner(self) -> int | None:
         """The best arm, if the policy has named it or the releases show it.

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from balaclava._core.declared import Range, check
 from balaclava.agents.estimates import EstimateReader, Estimates
 from balaclava.errors import ParameterError
+from balaclava.policies.base import BEST_ARM
 
 StopReason = Literal["winner", "equivalent", "futile"]
 Participants = Annotated[int, Range(1, meaning="decisions that the trial can make")]
@@ -50,6 +51,8 @@ def stop_advice(
     sure = f"at {estimates.confidence:.6g} confidence"
     if estimates.condition is not None:
         sure += f", if {estimates.condition}"
+    if reading.claim != BEST_ARM:
+        return _set_advice(reading, estimates, sure, horizon)
     if estimates.winner is not None:
         label = estimates[estimates.winner].label
         return StopAdvice("winner", f"Stop: {label} is the best arm, {sure}.")
@@ -64,6 +67,17 @@ def stop_advice(
     if horizon is None:
         return StopAdvice(None, "Continue: the best arm is not yet known.")
     return _futility(reading, estimates, horizon)
+
+
+def _set_advice(
+    reading: EstimateReader, estimates: Estimates, sure: str, horizon: int | None
+) -> StopAdvice:
+    """For a policy that looks for a set of arms; there is no forecast for it."""
+    if estimates.answer is not None:
+        return StopAdvice("named", f"Stop: {estimates.answer}; {sure}.")
+    if horizon is not None and sum(entry.decisions for entry in estimates) >= horizon:
+        return StopAdvice("futile", f"Stop: all {horizon:,} decisions are made without an answer.")
+    return StopAdvice(None, f"Continue: {reading.claim} are not yet known.")
 
 
 def largest_loss(estimates: Estimates) -> tuple[int, float]:

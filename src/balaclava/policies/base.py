@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from balaclava.agents.settling import Settle
 
 RewardKind = Literal["bounded", "real", "loss", "any"]  # any: the policy ignores rewards
+BEST_ARM = "the best arm"  # what most policies look for
 LARGEST_REWARD = 1e150  # its square is below the largest 64-bit float, 1.8e308
 
 
@@ -371,6 +372,15 @@ class Policy(PolicyAttributes):
     def named_arm(self, state: Any, confidence: float) -> int | None:
         """The arm that the policy itself has named as the best at this confidence; None if none."""
         return None
+
+    def named_set(self, state: Any, confidence: float) -> tuple[int, ...] | None:
+        """The set of arms that a policy with another goal has named; None if none."""
+        return None
+
+    @property
+    def answer_claim(self) -> str:
+        """What the policy looks for: the best arm, or a set of arms."""
+        return BEST_ARM
 
     def recommended_arm(self, state: Any) -> int | None:
         """The arm to choose if the trial ends now, sure or not; None if the policy has no rule."""

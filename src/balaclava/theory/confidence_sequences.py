@@ -68,6 +68,20 @@ Two arms.
     All three terms are convex in y on a logarithmic scale, and so is their sum. `pair_evidence`
     bounds its minimum from below by the crossing of two tangents. Rates below 0.05/sqrt(n) are left
     out of the sum there, which only lowers it.
+
+Sets of arms.
+    Call the order of two arms known once its evidence reaches log(1/beta), in either direction: of
+    the two claims only one can be wrong, unless the means are equal and both are right. The same
+    holds for an arm and a fixed threshold, with A or B at the threshold as the evidence. So the
+    arms above a threshold are known with beta = delta/K, and those above a control arm with
+    beta = delta/(K - 1), once every arm is on a known side: a wrong set takes a wrong claim about
+    one of K, or K - 1.
+
+    A set of k arms is known to be the best once each of its arms is known to be better than each
+    other arm, with beta = delta/(k (K - k)). Let T be k best arms, and y a number between their
+    means and those of the others. If the set has an arm that is worse than one it lacks, it lacks
+    an a in T and has a b outside T. Then A(y) of a times B(y) of b reached 1/beta, and both factors
+    are supermartingales. There are k (K - k) such pairs.
 """
 
 import math
@@ -167,6 +181,29 @@ def mean_interval(
     return low, high
 
 
+def largest_radius(rewards: int, draws: int, noise: float, failure: float) -> float:
+    """A bound on how far the limits of `mean_interval` are from the released mean, for any data.
+
+    log(1 - mu + mu e^x) <= mu x + x^2/8 (Hoeffding). So at the rate x with weight w the evidence
+    reaches log(2/failure) at distances r from
+
+        n x (r - x/8) + m log(1 - b^2 x^2) + log w = log(2/failure)
+
+    on, whatever the mean; the rounding of rewards adds g. The least r of all rates holds.
+
+    Example:
+        >>> round(largest_radius(1_000, 4, 1.0, 0.05), 4)
+        0.0583
+    """
+    x, least = min(_LARGEST_RATE, _RATE_SHARE / noise if noise > 0.0 else math.inf), math.inf
+    for k in range(MIXTURE_RATES):
+        weight = _WEIGHT_DECAY / ((k + _WEIGHT_DECAY) * (k + _WEIGHT_DECAY + 1.0))
+        nats = math.log(2.0 / (failure * weight)) - draws * math.log1p(-((noise * x) ** 2))
+        least = min(least, x / 8.0 + (nats + _EVIDENCE_ACCURACY) / (rewards * x))
+        x *= math.sqrt(0.5)
+    return least + REWARD_GRID
+
+
 @kernel(borrows=True)
 def useful_rates(rewards: int, noise: float) -> int:
     """How many rates of the mixture are not far below 1/sqrt(rewards)."""
@@ -204,6 +241,24 @@ def evidence_at(
     )
     evidence, of_low, of_high = log_average(low, high, joint)
     return evidence, of_low * rise - of_high * fall
+
+
+@kernel(borrows=True)
+def side_evidence(arm: tuple[float, int, int], threshold: float, noise: float) -> float:
+    """Evidence in nats that the arm's mean is on the side of the threshold of its released mean.
+
+    The arm is given as in `pair_evidence`, and the claim is ever wrong as seldom.
+
+    Example:
+        >>> round(side_evidence((0.7, 500, 3), 0.5, 1.0), 2)
+        33.63
+    """
+    mean, n, draws = arm
+    if n < 1:
+        return 0.0
+    total = mean * n if mean > threshold else n - mean * n
+    level = min((threshold if mean > threshold else 1.0 - threshold) + REWARD_GRID, 1.0)
+    return max(log_evidence(total, n, draws, noise, level, useful_rates(n, noise))[0], 0.0)
 
 
 @kernel(borrows=True)

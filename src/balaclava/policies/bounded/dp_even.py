@@ -20,7 +20,10 @@ Looks = Annotated[int, Range(1, fixed_sample.MOST_LOOKS, "number of looks at the
 OPEN_EPOCHS = 8  # a power of two: every look and what follows may be open at once
 LOW_BITS = 2**32 - 1
 USUAL_FAILURE = 0.05  # of an answer; a horizon that allows none is refused
-MOST_FEW_PULLS = 2**40  # pulls of each arm: a guard for the search for the fewest
+# Pulls of each arm whose exact law is computed, to see whether there may be an answer. For more,
+# noise of the same size relative to the pulls is examined: the sampling error is then overstated.
+MOST_EXAMINED = 2**20
+FEWEST_PRECISION = 1_000  # the fewest pulls are known to one part in this many
 
 
 class Params(NamedTuple):
@@ -153,17 +156,24 @@ def exact_limits(
 @functools.cache
 def may_answer(arms: int, pulls: int, epsilon: float) -> bool:
     """Whether an arm of mean 1 beats others of mean 0, at so many pulls of each in one look."""
+    if pulls > MOST_EXAMINED:
+        return may_answer(arms, MOST_EXAMINED, epsilon * (pulls / MOST_EXAMINED))
     table = np.array([[pulls, float(arm == 0), 1.0] for arm in range(arms)])
     return fixed_sample.beats_rival(table, 0, 1, epsilon, USUAL_FAILURE, False)
 
 
 def fewest_pulls(arms: int, epsilon: float) -> int:
-    """The fewest pulls of each arm with which there may be an answer."""
-    enough = 1
-    while enough < MOST_FEW_PULLS and not may_answer(arms, enough, epsilon):
+    """The fewest pulls of each arm with which there may be an answer.
+
+    They are at least 1/epsilon. Of two arms with the same mean and n pulls, one is ahead by n or
+    more with a chance of at least half that of the noise alone: (1 + epsilon n/2) e^(-epsilon n)/4,
+    which is above 0.1 up to n = 1/epsilon.
+    """
+    enough = max(int(1.0 / epsilon), 1)
+    while not may_answer(arms, enough, epsilon):
         enough *= 2
     few = enough // 2
-    while enough - few > 1:
+    while enough - few > max(enough // FEWEST_PRECISION, 1):
         middle = (few + enough) // 2
         few, enough = (few, middle) if may_answer(arms, middle, epsilon) else (middle, enough)
     return enough
@@ -243,10 +253,11 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
         pulls = self.constants().blocks
         if pulls < self.looks or not may_answer(self.arms, pulls, self.epsilon):
             few = max(fewest_pulls(self.arms, self.epsilon), self.looks)
+            needed = f"{few * self.arms:,}" if few < MOST_EXAMINED else f"{few * self.arms:.3g}"
             raise self.refuse(
                 "horizon",
                 f"is too short for any answer at 0.95 confidence, with {self.arms} arms, looks = "
-                f"{self.looks} and this epsilon: it takes {few * self.arms:,} participants or "
+                f"{self.looks} and this epsilon: it takes {needed} participants or "
                 "more; raise it or epsilon",
             )
 

@@ -2,24 +2,29 @@
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from balaclava._core.declared import Range
+from balaclava._core.declared import Range, check
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
+from balaclava.errors import nearest
 from balaclava.frames import pools as frame
-from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded.batched import MOST_GROWTH, GrowingBatchPolicy, release_growing
+from balaclava.policies.base import Kernels, WinnerOutlook, register
+from balaclava.policies.bounded.batched import GrowingBatchPolicy, release_growing
+from balaclava.policies.bounded.top_two_goals import NO_CONTROL, SET_KERNELS, SetState, grow_batch
 from balaclava.policies.intervals import FROM_BATCHES, NO_WINNER, read_batches
-from balaclava.theory.confidence_sequences import laplace_scale, pair_evidence
+from balaclava.theory.confidence_sequences import laplace_scale, largest_radius, pair_evidence
 
 AnswerConfidence = Annotated[
     float, Range(0.5, 1, "chance that the named arm is the best", open_low=True, open_high=True)
 ]
-ANSWER_MARGIN = 1.0  # nats by which a batch is planned to pass the threshold: a guess
-LEAST_EVIDENCE = 0.5  # nats: below it evidence is chance, and predicts no length; a guess
+SEARCH_STEP = 1.01  # growth of n in the search for a bound, which is larger by as much
+Goal = Literal["best", "top", "above"]
+Top = Annotated[int, Range(1, meaning="number of best arms to find, with goal = 'top'")]
+Threshold = Annotated[float, Range(meaning="mean that an arm must exceed, with goal = 'above'")]
+Control = Annotated[int, Range(0, meaning="arm to exceed, or its name, with goal = 'above'")]
 
 
 class State(NamedTuple):
@@ -87,19 +92,9 @@ def closest(params: Any, state: State, arm: int) -> float:
 @kernel(borrows=True)
 def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
     """Open a batch with which the evidence would pass the threshold, if means do not change."""
-    pools = state.pools
-    if not frame.needs_batch(pools, arm):
-        return
-    before, first = pools.planned[arm], math.ceil(params.first_batch)
-    if pools.weights[arm] == 0:
-        # With late rewards batches double: otherwise rows for open batches run out.
-        frame.open_batch(pools, arm, max(first, before))
-        return
-    growth = (threshold(params) + ANSWER_MARGIN) / max(closest(params, state, arm), LEAST_EVIDENCE)
-    growth = min(max(growth, params.batch_ratio), MOST_GROWTH)
-    if state.named[0] != NO_WINNER:
-        growth = MOST_GROWTH
-    frame.open_batch(pools, arm, max(math.ceil(min(growth * before, 2.0**53)) - before, 1))
+    if frame.needs_batch(state.pools, arm):
+        least, answered = closest(params, state, arm), state.named[0] != NO_WINNER
+        grow_batch(params, state.pools, arm, threshold(params), least, answered)
 
 
 @kernel(borrows=True)
@@ -159,6 +154,9 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
     return decide(params, state, state.pools, t, rng)
 
 
+BEST_KERNELS = Kernels(begin, choose, learn, forget)
+
+
 class TopTwoPolicy(GrowingBatchPolicy):
     """Parameters and the answer of policies that name the best arm by top two."""
 
@@ -203,6 +201,12 @@ class DPTopTwo(TopTwoPolicy):
     rewards in [0, 1] of any distribution. If several arms are best, it may never stop, and to name
     any of them is right.
 
+    With goal = "top" it finds the `top` best arms, with "above" the arms whose mean is above
+    `threshold`, or above that of the arm `control`. The evidence is that of each pair on which the
+    set depends, or of each arm and the threshold; the next batch goes to the pair with the least.
+    `agent.estimates().answer` is then the set, wrong with probability at most 1 - confidence. An
+    arm exactly at the threshold or as good as the control keeps it open.
+
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
         batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
@@ -214,6 +218,7 @@ class DPTopTwo(TopTwoPolicy):
         confidence: chance that the named arm is the best, above 0.5.
         batch_ratio: least growth of an arm's pulls from batch to batch, above 1.
         first_batch: pulls in an arm's first batch, rounded up; 30/epsilon by default.
+        goal: "best", "top" or "above".
 
     Example:
         >>> agent = bl.policy("dp-top-two", arms=3, epsilon=1.0).agent(seed=1)
@@ -235,6 +240,106 @@ class DPTopTwo(TopTwoPolicy):
     reference = (
         "top two (Jourdan et al. 2022) with the stopping rule of theory.confidence_sequences"
     )
-    kernels = Kernels(begin, choose, learn, forget)
     estimation = FROM_BATCHES._replace(read=read_mean, joint=1.0)
-    examples = ({}, {"first_batch": 4, "confidence": 0.8})
+    goal: Goal = "best"
+    top: Top | None = None
+    threshold: Threshold | None = None
+    control: Control | None = None
+    examples = (
+        {},
+        {"first_batch": 4, "confidence": 0.8},
+        {"first_batch": 4, "confidence": 0.8, "goal": "top", "top": 1},
+        {"first_batch": 4, "confidence": 0.8, "goal": "above", "threshold": 0.5},
+        {"first_batch": 4, "confidence": 0.8, "goal": "above", "control": 0},
+    )
+
+    def __post_init__(self) -> None:
+        names: Any = getattr(self.arms, "labels", self.arms)
+        if isinstance(self.control, str) and isinstance(names, list | tuple):
+            if self.control not in names:
+                raise self.refuse("control", f"is not an arm; {nearest(self.control, names)}")
+            object.__setattr__(self, "control", names.index(self.control))
+        super().__post_init__()
+        wanted = {"best": (), "top": ("top",), "above": ("threshold", "control")}[self.goal]
+        given = [
+            name for name in ("top", "threshold", "control") if getattr(self, name) is not None
+        ]
+        for name in given:
+            if name not in wanted:
+                raise self.refuse(name, f"is not for goal = {self.goal!r}; leave it out")
+        if wanted and len(given) != 1:
+            raise self.refuse("goal", f"needs {' or '.join(wanted)}; give one")
+        if self.top is not None and self.top >= self.arms:
+            raise self.refuse("top", f"is not below the number of arms, {self.arms}; give less")
+        if self.control is not None and self.control >= self.arms:
+            raise self.refuse("control", f"is not an arm; arms are 0 to {self.arms - 1}")
+        low, high = self.reward_range
+        if self.threshold is not None and not low < self.threshold < high:
+            raise self.refuse("threshold", f"must be inside reward_range, ({low:g}, {high:g})")
+
+    @property
+    def kernels(self) -> Kernels:  # type: ignore[override]
+        return BEST_KERNELS if self.goal == "best" else SET_KERNELS
+
+    def constants(self) -> Any:
+        low, high = self.reward_range
+        unit = math.nan if self.threshold is None else (self.threshold - low) / (high - low)
+        control = NO_CONTROL if self.control is None else self.control
+        return super().constants()._replace(top=self.top or 0, threshold=unit, control=control)
+
+    def equivalence_bound(self, smallest_difference: float) -> int | None:
+        """Rounds after which `agent.may_stop` says "named" or "equivalent", whatever the rewards.
+
+        For two arms and a confidence of at most the policy's, if rewards come at once. The arm with
+        fewer pulls gets the next batch, which at most doubles its pulls. So when both have n pulls
+        for the first time, neither has more than 2n. Every such interval is then within half the
+        difference of its mean (`theory.confidence_sequences.largest_radius`), so that no arm is
+        better by as much than the one with the higher mean.
+
+        Args:
+            smallest_difference: The smallest difference that matters, in the unit of the rewards.
+
+        Returns:
+            The number. None for other goals, with even draws, and for more arms: those that are
+            clearly worse have few pulls.
+
+        Raises:
+            ParameterError: If the difference is not between 0 and the width of the range.
+        """
+        low, high = self.reward_range
+        limits = Range(0, high - low, open_low=True, open_high=True)
+        difference = check("smallest_difference", smallest_difference, Annotated[float, limits])
+        if self.arms != 2 or self.draws_evenly or self.goal != "best":
+            return None
+        params, failure = self.constants(), 0.5 * (1.0 - self.confidence)
+        n, first = math.ceil(params.first_batch), params.first_batch
+        while n < 2**60:
+            draws = 1 + math.ceil(math.log(2.0 * n / first) / math.log(params.batch_ratio))
+            radius = largest_radius(n, draws, laplace_scale(self.epsilon), failure)
+            if 2.0 * radius * (high - low) < difference:
+                return 4 * n
+            n = math.ceil(SEARCH_STEP * n)
+        return None
+
+    def named_arm(self, state: Any, confidence: float) -> int | None:
+        return super().named_arm(state, confidence) if self.goal == "best" else None
+
+    def named_set(self, state: SetState, confidence: float) -> tuple[int, ...] | None:
+        known = self.goal != "best" and super().named_arm(state, confidence) is not None
+        return tuple(map(int, np.flatnonzero(state.chosen))) if known else None
+
+    @property
+    def answer_claim(self) -> str:
+        if self.top is not None:
+            return f"the best {self.top} arms" if self.top > 1 else super().answer_claim
+        if self.threshold is not None:
+            return f"the arms above {self.threshold:g}"
+        if self.control is not None:
+            return f"the arms better than {self.arm_label(self.control)}"
+        return super().answer_claim
+
+    @property
+    def names_winners(self) -> WinnerOutlook:
+        if self.goal == "best":
+            return super().names_winners
+        return WinnerOutlook(False, f"it looks for {self.answer_claim}; see estimates().answer")

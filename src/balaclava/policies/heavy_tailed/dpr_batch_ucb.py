@@ -284,7 +284,6 @@ class BatchUCBPolicy(PooledPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        failure_or_inverse_horizon(self)
         if self.contamination > 0.0 and self.contamination >= breakdown_point(self.moment_order):
             raise self.refuse(
                 "contamination",
@@ -293,6 +292,11 @@ class BatchUCBPolicy(PooledPolicy):
             )
         require_levels(self, self.premises.scale)
         require_levels(self, *self.schedule.levels)
+
+    @property
+    def radius_failure(self) -> float:
+        """beta: the probability that a radius of an arm fails, on one side."""
+        return failure_or_inverse_horizon(self)
 
     @property
     def premises(self) -> Premises:
@@ -311,9 +315,7 @@ class BatchUCBPolicy(PooledPolicy):
         """Sizes, levels and radii of an arm's batches."""
         horizon = self.horizon or declared.MOST_ROUNDS
         first = self.first_batch or first_size(self.premises, max(horizon // (4 * self.arms), 1))
-        return schedule(
-            self.premises, first, horizon, failure_or_inverse_horizon(self), self.radius_scale
-        )
+        return schedule(self.premises, first, horizon, self.radius_failure, self.radius_scale)
 
     def constants(self) -> Params:
         margin = max(2.0, self.moment_order / (self.moment_order - 1.0))
@@ -340,9 +342,7 @@ class BatchUCBPolicy(PooledPolicy):
 
     def require_estimates(self, failure: float) -> Estimation:
         """All estimates of an arm are within their radii, except with probability beta a side."""
-        require_radii(
-            self, self.radius_scale >= 1.0, 2.0 * failure_or_inverse_horizon(self), failure
-        )
+        require_radii(self, self.radius_scale >= 1.0, 2.0 * self.radius_failure, failure)
         return super().require_estimates(failure)
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
@@ -358,7 +358,7 @@ class BatchUCBPolicy(PooledPolicy):
         pulls = np.array(
             [sizes.cumsum()[2.0 * radii < gap].min(initial=2**62) for gap in gaps], np.float64
         )
-        fails = min(self.arms * failure_or_inverse_horizon(self), 1.0)
+        fails = min(self.arms * self.radius_failure, 1.0)
         worst = fails * horizon * float(gaps.max())
         return min(worst_regret(gaps, pulls, horizon) + worst, horizon * float(gaps.max()))
 
