@@ -10,6 +10,7 @@ round, with rewards that arrive at once. "bound" is `bl.bounds.identification`.
     python benchmarks/best_arm.py --budget    # chance of error after a fixed number of rounds
     python benchmarks/best_arm.py --stages    # other lengths of the stages of halving
     python benchmarks/best_arm.py --wrong     # wrong answers on hard problems, 10^6 runs a line
+    python benchmarks/best_arm.py --late      # the same with late and lost rewards, and by window
     python benchmarks/best_arm.py --scan      # other first batches and ratios
 """
 
@@ -342,6 +343,32 @@ def show_wrong(runs: int) -> None:
             )
 
 
+def show_late(runs: int) -> None:
+    """Wrong answers by 6,000 rounds if rewards are late, lost or count by window."""
+    late = bl.Delay(mean=100, law="fixed")
+    ways: dict[str, dict[str, Any]] = {
+        "100 late": {"delay": late, "patience": 200},
+        "100 late, 20 % lost": {
+            "delay": bl.Delay(mean=100, law="fixed", lost=0.2),
+            "patience": 200,
+        },
+        "window of 200": {"delay": late, "patience": 200, "settle": "window", "missing": 0.0},
+    }
+    print("means           epsilon  rewards               delta    runs    wrong    none")
+    for means, epsilon in (([0.5, 0.51], 1.0), ([0.02, 0.04], 1.0), ([0.9, 0.91, 0.93], 3.0),
+                           ([0.45, 0.48, 0.5], 0.3)):  # fmt: skip
+        world = bl.environment("bernoulli", means=means)
+        for way, options in ways.items():
+            for delta in (0.01, 0.05):
+                policy = top_two(means, epsilon, 1.0 - delta)
+                (row,) = bl.simulate(
+                    policy, world, horizon=6_000, repetitions=runs, seed=3, winners=True,
+                    checkpoints=100, **options,
+                ).winners(1.0 - delta)  # fmt: skip
+                print(f"{brief(means):15} {epsilon:7g}  {way:20} {delta:6g} {runs:7,} "
+                      f"{row.wrong:8.4%} {row.none:7.2%}", flush=True)  # fmt: skip
+
+
 def show_scan(runs: int) -> None:
     print("first_batch * epsilon, batch_ratio: medians of", [f"{m[0]:g} {e:g}" for m, e in ROWS])
     for first in (20.0, 30.0, 40.0, 60.0):
@@ -360,7 +387,7 @@ def show_scan(runs: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, help="runs a line")
-    for name in ("others", "rivals", "goals", "budget", "stages", "wrong", "scan"):
+    for name in ("others", "rivals", "goals", "budget", "stages", "wrong", "late", "scan"):
         parser.add_argument(f"--{name}", action="store_true")
     options = parser.parse_args()
     if options.others:
@@ -375,6 +402,8 @@ if __name__ == "__main__":
         show_stages(options.runs or 8_000)
     elif options.wrong:
         show_wrong(options.runs or 10**6)
+    elif options.late:
+        show_late(options.runs or 2_000)
     elif options.scan:
         show_scan(options.runs or 1_000)
     else:

@@ -54,10 +54,11 @@ def private(rewards: np.ndarray, sums: np.ndarray, epsilon: float, rng: np.rando
 
 
 def in_looks(
-    means: np.ndarray, looks: int, epsilon: float, rng: np.random.Generator
-) -> tuple[int, int]:
+    means: np.ndarray, looks: int, epsilon: float, rng: np.random.Generator,
+    participants: int = PARTICIPANTS, failure: float = FAILURE,
+) -> tuple[int, int]:  # fmt: skip
     """The answer of dp-even with several looks, and the look; the last one if there is none."""
-    released, pulls = np.zeros((means.size, 3)), PARTICIPANTS // means.size
+    released, pulls = np.zeros((means.size, 3)), participants // means.size
     for look in range(1, looks + 1):
         more = rng.binomial(
             pulls * look // looks - pulls * (look - 1) // looks, 1 - LOST, means.size
@@ -67,7 +68,7 @@ def in_looks(
         released[:, 0] += more
         released[:, 1] = sums / released[:, 0]
         released[:, 2] = look
-        arm = best_of_sample(released, epsilon, FAILURE * look_share(look, looks))
+        arm = best_of_sample(released, epsilon, failure * look_share(look, looks))
         if arm != -1:
             return arm, look
     return -1, looks
@@ -102,6 +103,13 @@ def levels(trials: int, rng: np.random.Generator) -> None:
             rewards = rng.binomial(pulls, [1 - LOST] + [0.8] * (len(means) - 1))
             wrong += private(rewards, rng.binomial(rewards, means), epsilon, rng) > 0
         print(f"{epsilon:g} | {pulls:,} | {means} | {wrong / trials:.1%}", flush=True)
+    for looks in (2, 3, 5):
+        for epsilon, pulls, means in LEVELS[::2]:
+            ends = [in_looks(np.array(means), looks, epsilon, rng, pulls * len(means))[0]
+                    for _ in range(trials)]  # fmt: skip
+            wrong = sum(arm > 0 for arm in ends)
+            print(f"{epsilon:g} | {pulls:,} | {means}, {looks} looks | {wrong / trials:.1%}",
+                  flush=True)  # fmt: skip
 
 
 def main() -> None:

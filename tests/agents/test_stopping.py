@@ -38,6 +38,23 @@ def test_equal_arms_stop_for_equivalence_after_a_number_of_rounds():
     assert not played([0.5, 0.5], 300).may_stop(smallest_difference=0.02)
 
 
+@pytest.mark.parametrize("mean", [0.5, 0.97])
+def test_equal_arms_stop_by_a_proved_round(mean):
+    """The bound holds for every sequence of rewards; this is one."""
+    agent = played([mean, mean], 400)
+    policy = agent.policy
+    assert policy.equivalence_bound(0.2) == 1_852
+    agent = played([mean, mean], 1_852)
+    assert agent.may_stop(smallest_difference=0.2)
+    assert policy.equivalence_bound(0.1) > 1_852
+    wide = bl.policy("dp-top-two", arms=2, epsilon=1.0, reward_range=(0.0, 10.0))
+    assert wide.equivalence_bound(2.0) == 1_852
+    assert bl.policy("dp-top-two", arms=3, epsilon=1.0).equivalence_bound(0.2) is None
+    for difference in (0.0, 1.0):
+        with pytest.raises(ParameterError, match="smallest_difference"):
+            policy.equivalence_bound(difference)
+
+
 def test_futile():
     agent = played([0.50, 0.51], 4_000)
     assert not agent.may_stop()

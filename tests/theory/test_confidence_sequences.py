@@ -18,10 +18,12 @@ from balaclava.theory.confidence_sequences import (
     REWARD_GRID,
     evidence_at,
     laplace_scale,
+    largest_radius,
     log_evidence,
     lower_limit,
     mean_interval,
     pair_evidence,
+    side_evidence,
 )
 
 
@@ -215,3 +217,28 @@ def test_a_false_claim_is_rare_however_batches_and_arms_are_chosen(mean, epsilon
     """At 10 % at most 40 + 3.7 sigma of 400 runs; false alarm of this test below 1e-4."""
     count = compiled(make_pairs, laplace_release)(np.random.default_rng(7), 400, mean, epsilon, 0.1)
     assert count <= 62
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0, 10.0])
+def test_a_side_is_known_where_the_interval_ends(noise):
+    """Outside an interval that fails with 2 beta the evidence is at least log(1/beta)."""
+    for mean, n, draws in ((0.1, 400, 2), (0.5, 2_000, 3), (0.93, 900, 5)):
+        low, high = mean_interval(mean, n, draws, noise, 0.1)
+        known = math.log(1 / 0.05)
+        for limit, out in ((low, -1.0), (high, 1.0)):
+            if 0.02 < limit < 0.98:
+                assert side_evidence((mean, n, draws), limit + 0.003 * out, noise) > known
+                assert side_evidence((mean, n, draws), limit - 0.003 * out, noise) < known
+    assert side_evidence((0.0, 0, 0), 0.5, noise) == 0.0
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0, 10.0])
+def test_no_interval_is_wider_than_the_largest_radius(noise):
+    for n, draws in ((50, 1), (1_000, 4), (10**5, 9)):
+        radius = largest_radius(n, draws, noise, 0.05)
+        widths = []
+        for mean in np.linspace(-0.2, 1.2, 29):
+            low, high = mean_interval(float(mean), n, draws, noise, 0.05)
+            widths += [min(mean, 1.0) - low, high - max(mean, 0.0)]
+        assert max(widths) <= radius
+        assert max(widths) >= min(0.9 * radius, 0.5)

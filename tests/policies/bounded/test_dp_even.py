@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 import balaclava as bl
+import even_trial
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError
 from balaclava.policies.bounded.dp_even import State, rounded_to_bit
@@ -151,6 +154,28 @@ def test_what_cannot_give_an_answer_is_refused():
     with pytest.raises(ParameterError, match="looks = 6"):
         even(looks=6)
     assert even().names_winners
+
+
+def test_a_horizon_that_no_trial_has_is_refused_at_once():
+    """The search for the number that it would take examines at most 2^20 pulls."""
+    began = time.process_time()
+    with pytest.raises(ParameterError, match=r"it takes 1.19e\+101 participants"):
+        even(epsilon=1e-100)
+    with pytest.raises(ParameterError, match=r"it takes 1.19e\+19 participants"):
+        even(horizon=10**18, epsilon=1e-18)
+    even(horizon=10**18, epsilon=1e-16)
+    assert time.process_time() - began < 5.0
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("looks", [2, 5])
+def test_all_looks_together_keep_the_level(looks):
+    """Arm 0 is the best by a hair: of 150 trials at a level of 0.2, 45 are wrong once in 500."""
+    rng, wrong = np.random.default_rng(1), 0
+    for _ in range(150):
+        arm, _ = even_trial.in_looks(np.array([0.5, 0.5]), looks, 1.0, rng, 200, 0.2)
+        wrong += arm == 1
+    assert wrong < 45
 
 
 def test_a_simulation_goes_beyond_the_horizon_for_late_rewards():

@@ -51,7 +51,8 @@ class DPRTopTwo(batches.BatchUCBPolicy, PrivateRealPolicy):
     mean - R is above every other mean + R, it is the winner, and is played from then on. All limits
     hold together in every round except with probability 1 - confidence, so a wrong arm is ever
     named with at most that probability, also with late rewards (`theory.batch_radii`). If several
-    arms are best, no arm is named.
+    arms are best, no arm is named. With outliers R has a limit above 0 (`policy.schedule.radii`),
+    and means that differ by less than twice it cannot be told apart.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
@@ -71,13 +72,13 @@ class DPRTopTwo(batches.BatchUCBPolicy, PrivateRealPolicy):
 
     Example:
         >>> policy = bl.policy("dpr-top-two", arms=2, epsilon=1.0, moment_order=2.0,
-        ...                    moment_bound=4.0, mean_range=20.0)
+        ...                    moment_bound=4.0, mean_range=5.0)
         >>> agent = policy.agent(seed=1)
         >>> while agent.winner() is None:
         ...     decision = agent.ask()
-        ...     agent.tell(decision, reward=(9.0, 12.0)[decision.arm])
+        ...     agent.tell(decision, reward=(1.0, 4.0)[decision.arm])
         >>> agent.winner(), agent.status().decisions
-        (1, 512)
+        (1, 4096)
 
     References:
         Kalyanakrishnan, Tewari, Auer, Stone. PAC subset selection in stochastic multi-armed
