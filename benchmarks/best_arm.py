@@ -73,10 +73,10 @@ def named_arm(state: Any) -> int:
 @kernel
 def named_set(state: Any) -> int:
     """The set as a sum of 2^arm, or -1."""
-    found = 0
+    members = 0
     for arm in range(state.chosen.size):
-        found += state.chosen[arm] << arm
-    return found if state.named[0] >= 0 else -1
+        members += state.chosen[arm] << arm
+    return members if state.named[0] >= 0 else -1
 
 
 def make_runs(
@@ -242,8 +242,8 @@ def show_budget(runs: int) -> None:
                         make_budget_runs, kernels.begin, kernels.choose, kernels.learn, answer
                     )
                     loop(policy.constants(), np.array(means), horizon, out, seeded(1))
-                    given = out[:, 1] if answer is no_arm else out[:, 0]
-                    errors.append(float(np.mean(given < max(means))))
+                    values = out[:, 1] if answer is no_arm else out[:, 0]
+                    errors.append(float(np.mean(values < max(means))))
                 halving, world = (
                     bl.policy(
                         "dp-sequential-halving", arms=len(means), epsilon=epsilon, horizon=horizon
@@ -311,10 +311,10 @@ def show_goals(runs: int) -> None:
         for epsilon in (1.0, 0.1):
             policy = top_two(means, epsilon, 0.95, **goal)
             out, right = play(policy, means, runs, 1, most=10**6), right_sets(policy, means)
-            found = out[:, 1].astype(int)
-            wrong = np.mean([each >= 0 and each not in right for each in found])
+            sets = out[:, 1].astype(int)
+            wrong = np.mean([each >= 0 and each not in right for each in sets])
             median, high = np.quantile(out[:, 0], [0.5, 0.9])
-            cells = f"{runs:6,} {median:7,.0f} {high:8,.0f} {wrong:7.3%} {np.mean(found < 0):6.2%}"
+            cells = f"{runs:6,} {median:7,.0f} {high:8,.0f} {wrong:7.3%} {np.mean(sets < 0):6.2%}"
             print(f"{brief(means):30} {epsilon:7g} {policy.answer_claim:24} {cells}", flush=True)
 
 

@@ -189,7 +189,7 @@ def largest_radius(rewards: int, draws: int, noise: float, failure: float) -> fl
 
         n x (r - x/8) + m log(1 - b^2 x^2) + log w = log(2/failure)
 
-    on, whatever the mean; the rounding of rewards adds g. The least r of all rates holds.
+    on, for every mean; the rounding of rewards adds g. The least r of all rates holds.
 
     Example:
         >>> round(largest_radius(1_000, 4, 1.0, 0.05), 4)

@@ -80,14 +80,14 @@ def extreme_arm(stages: epochs.Epochs, sign: float) -> int:
 
     An arm without rewards is below all others. Of equal arms the first is the highest.
     """
-    found, highest, heard = -1, -math.inf, False
+    extreme, highest, has_rewards = -1, -math.inf, False
     for arm in range(stages.active.size):
         if stages.active[arm]:
             mean = stages.pooled[arm] if stages.rewards[arm] > 0 else -math.inf
-            heard = heard or stages.rewards[arm] > 0
-            if found < 0 or sign * mean > highest or (sign < 0.0 and mean == -highest):
-                found, highest = arm, sign * mean
-    return found if heard else -1
+            has_rewards = has_rewards or stages.rewards[arm] > 0
+            if extreme < 0 or sign * mean > highest or (sign < 0.0 and mean == -highest):
+                extreme, highest = arm, sign * mean
+    return extreme if has_rewards else -1
 
 
 @kernel(borrows=True)

@@ -261,13 +261,13 @@ class DPTopTwo(TopTwoPolicy):
             object.__setattr__(self, "control", names.index(self.control))
         super().__post_init__()
         wanted = {"best": (), "top": ("top",), "above": ("threshold", "control")}[self.goal]
-        given = [
+        options = [
             name for name in ("top", "threshold", "control") if getattr(self, name) is not None
         ]
-        for name in given:
+        for name in options:
             if name not in wanted:
                 raise self.refuse(name, f"is not for goal = {self.goal!r}; leave it out")
-        if wanted and len(given) != 1:
+        if wanted and len(options) != 1:
             raise self.refuse("goal", f"needs {' or '.join(wanted)}; give one")
         if self.top is not None and self.top >= self.arms:
             raise self.refuse("top", f"is not below the number of arms, {self.arms}; give less")
@@ -288,7 +288,7 @@ class DPTopTwo(TopTwoPolicy):
         return super().constants()._replace(top=self.top or 0, threshold=unit, control=control)
 
     def equivalence_bound(self, smallest_difference: float) -> int | None:
-        """Rounds after which `agent.may_stop` says "named" or "equivalent", whatever the rewards.
+        """Rounds after which `agent.may_stop` says "named" or "equivalent", for all rewards.
 
         For two arms and a confidence of at most the policy's, if rewards come at once. The arm with
         fewer pulls gets the next batch, which at most doubles its pulls. So when both have n pulls
