@@ -158,10 +158,10 @@ class Estimates(ResultTable[MeanEstimate]):
             claim += f", if {self.condition}"
         if self.answer is not None and self.answer.claim != BEST_ARM:
             return f"{claim}. Answer: {self.answer}."
-        if self.winner is None and self.recommended is None:
-            return f"{claim}; no winner yet."
-        if self.winner is None:
+        if self.winner is None and self.recommended is not None:
             return f"{claim}; no winner. Recommended: {self[self.recommended].label}."
+        if self.winner is None:
+            return f"{claim}; no winner yet."
         return f"{claim}; the winner is {self[self.winner].label}."
 
 

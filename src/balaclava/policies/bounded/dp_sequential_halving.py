@@ -141,8 +141,9 @@ class DPSequentialHalving(PooledPolicy, PrivateBoundedPolicy):
     For a fixed number of participants, if an arm must be chosen at the end in any case. The answer
     is `agent.finish().recommended`; it has no confidence of its own, but `error_bound` gives its
     chance of error on given means. To be told only what is sure, use dp-even for a fixed
-    number, dp-top-two for an open one; for low regret dp-imed. If noise dominates (epsilon times
-    the horizon below a few hundred an arm), dp-even's highest mean is right more often.
+    number, dp-top-two for an open one; for low regret dp-imed. With few arms and much noise
+    (epsilon times an arm's share of the horizon below about 200) dp-even, whose `recommended` has
+    the highest mean, errs slightly less often.
 
     With K arms there are log2(K) stages, rounded up. Each has 0.7 times the rounds of the one
     before, divided evenly over the arms in play. At its end S_a grows by the sum of the arm's new

@@ -13,7 +13,7 @@ from balaclava.errors import nearest
 from balaclava.frames import pools as frame
 from balaclava.policies.base import Kernels, WinnerOutlook, register
 from balaclava.policies.bounded.batched import GrowingBatchPolicy, release_growing
-from balaclava.policies.bounded.top_two_goals import NO_CONTROL, SET_KERNELS, SetState, grow_batch
+from balaclava.policies.bounded.top_two_goals import NO_CONTROL, SET_KERNELS, grow_batch
 from balaclava.policies.intervals import FROM_BATCHES, NO_WINNER, read_batches
 from balaclava.theory.confidence_sequences import laplace_scale, largest_radius, pair_evidence
 
@@ -171,7 +171,7 @@ class TopTwoPolicy(GrowingBatchPolicy):
         if self.arms < 2:
             raise self.refuse("arms", "is 1: there is nothing to compare; give at least 2")
 
-    def named_arm(self, state: State, confidence: float) -> int | None:
+    def named_arm(self, state: Any, confidence: float) -> int | None:
         named = int(state.named[0])
         return named if named != NO_WINNER and confidence <= self.confidence else None
 
@@ -324,7 +324,7 @@ class DPTopTwo(TopTwoPolicy):
     def named_arm(self, state: Any, confidence: float) -> int | None:
         return super().named_arm(state, confidence) if self.goal == "best" else None
 
-    def named_set(self, state: SetState, confidence: float) -> tuple[int, ...] | None:
+    def named_set(self, state: Any, confidence: float) -> tuple[int, ...] | None:
         known = self.goal != "best" and super().named_arm(state, confidence) is not None
         return tuple(map(int, np.flatnonzero(state.chosen))) if known else None
 
