@@ -251,7 +251,7 @@ def side_evidence(arm: tuple[float, int, int], threshold: float, noise: float) -
 
     Example:
         >>> round(side_evidence((0.7, 500, 3), 0.5, 1.0), 2)
-        33.63
+        35.55
     """
     mean, n, draws = arm
     if n < 1:

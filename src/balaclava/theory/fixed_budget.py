@@ -45,7 +45,7 @@ def overtake_chance(worse: float, better: float, pulls: int, draws: int, epsilon
 
     Example:
         >>> round(overtake_chance(0.5, 0.7, 100, 1, 1.0), 4)
-        0.0186
+        0.0201
     """
     scale = laplace_scale(epsilon)
     x = _RATE_GRID * min(1.0 / scale, _LARGEST_TILT)
@@ -70,8 +70,8 @@ def halving_error(
         The bound, at most 1. It is 1 if two arms are best: either answer is right then.
 
     Example:
-        >>> round(halving_error([0.3, 0.4, 0.5, 0.7], [200, 500], [2, 1], 1.0), 5)
-        0.00033
+        >>> round(halving_error([0.3, 0.4, 0.5, 0.7], [60, 150], [2, 1], 1.0), 4)
+        0.0107
     """
     *others, best = sorted(means)
     error = 0.0

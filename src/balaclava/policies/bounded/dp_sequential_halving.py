@@ -177,7 +177,7 @@ class DPSequentialHalving(PooledPolicy, PrivateBoundedPolicy):
         2
         >>> world = bl.environment("bernoulli", means=[0.4, 0.5, 0.75, 0.6])
         >>> round(policy.error_bound(world), 4)
-        0.0
+        0.0016
 
     References:
         Karnin, Koren, Somekh. Almost optimal exploration in multi-armed bandits. ICML 2013.
