@@ -223,7 +223,7 @@ class EstimateReader:
         arms = self._named_set
         if self.claim == BEST_ARM and winner is not None:
             arms = (winner,)
-        if arms is None:
+        if arms is None or self._roster.masked:
             return None
         return Answer(self.claim, arms, tuple(map(self._policy.arm_label, arms)))
 

@@ -10,6 +10,8 @@ from balaclava.policies.base import Kernels, PrivateRealPolicy, register
 from balaclava.policies.bounded.dp_top_two import AnswerConfidence
 from balaclava.policies.heavy_tailed import dpr_batch_ucb as batches
 
+CONFIDENCE_ROUNDING = 1e-12  # relative, above the error of 1 - confidence
+
 
 @kernel(borrows=True)
 def leader_or_rival(params: Any, state: batches.State, t: int) -> int:
@@ -92,6 +94,7 @@ class DPRTopTwo(batches.BatchUCBPolicy, PrivateRealPolicy):
     name = "dpr-top-two"
     reference = "balaclava: LUCB (Kalyanakrishnan et al. 2012) with the radii of dpr-batch-ucb"
     kernels = Kernels(batches.begin, choose, batches.learn, batches.forget)
+    fixed_arms = "its answer is proved for the arms at the start"
     winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
     confidence: AnswerConfidence = 0.95
     mean_range: declared.MeanRange | None = None
@@ -108,7 +111,9 @@ class DPRTopTwo(batches.BatchUCBPolicy, PrivateRealPolicy):
 
     @property
     def radius_failure(self) -> float:
-        return self.failure_probability or 0.5 * (1.0 - self.confidence) / self.arms
+        """beta: half of an arm's share of 1 - confidence, less the rounding of that difference."""
+        share = (1.0 - CONFIDENCE_ROUNDING) * (1.0 - self.confidence) / self.arms
+        return self.failure_probability or 0.5 * share
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
         return None
