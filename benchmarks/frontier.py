@@ -1,22 +1,17 @@
-"""dp-imed's mean regret against its bad runs: rules for the index and for the length of batches.
+"""dp-imed's mean regret against its bad runs: rates of the index, clocks and batches.
 
-    python benchmarks/frontier.py                      # the search: 4 minutes on 16 cores
-    python benchmarks/frontier.py --seconds 0 --runs 200000    # the default alone, 10^6 runs a cell
-    python benchmarks/frontier.py --device cuda        # and the package's own kernels on a GPU
-    python benchmarks/frontier.py --elsewhere --runs 100000    # on problems of another kind
-    python benchmarks/frontier.py --seconds 30 --runs 2000
-
---final-runs 1000000 plays the best rules and the paper's rule that often in every cell. The cell
-with 101 arms has an eightieth: its runs take 100 times as long, and no rule has bad runs there.
+    python benchmarks/frontier.py --runs 100000                # all cells, every rule
+    python benchmarks/frontier.py --horizon 20000 --runs 20000 # short runs
+    python benchmarks/frontier.py --check                      # against the package's simulator
 
 A bad run costs more than five times the median of the paper's rule with this package's batches
-(first 30/epsilon, ratio 1.5). The aim: bad runs at most 5 of 10,000 in every cell, and a mean of at
-most 1.1 times that of the paper's rule at epsilon 1 and 3, and 1.25 times at .3 and .1.
+(first 30/epsilon, ratio 1.5). The aim: at most 2 of 100,000 in every cell, at a mean of at most 1.2
+times that of index="rechecking", and below it over 20,000 rounds.
 
 With prompt rewards 0 and 1, nothing changes within a batch. So its sum is drawn as one binomial
-number, which is exact, and a run of 10^6 rounds takes some 50 microseconds. The rules are written
-here for that, with the package's divergences. With `--device cuda` the package's policy is also
-played round by round. Finished rows are written to the folder $OUT (or out).
+number, which is exact, and a run of 10^6 rounds takes some 100 microseconds. The rules are written
+here for that, with the package's rates. `--check` compares the distribution of regret with that of
+`bl.simulate`. Finished rows are appended to the folder $OUT (or out).
 """
 
 from __future__ import annotations
@@ -25,8 +20,7 @@ import argparse
 import json
 import math
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +30,7 @@ import numpy as np
 import balaclava as bl
 from balaclava.authoring import compiled
 from balaclava.estimators.kl import private_kl
-from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
+from balaclava.estimators.noisy_kl import best_tilt, noisy_kl, noisy_surprisal, noisy_tail
 
 PROBLEMS = {
     "9 arms": np.linspace(0.3, 0.7, 9),
@@ -47,127 +41,118 @@ PROBLEMS = {
     "concave": np.array([0.75, 0.71875, 0.625, 0.46875, 0.25]),
 }
 EPSILONS = (3.0, 1.0, 0.3, 0.1)
-ELSEWHERE = {  # problems and epsilons that no rule was chosen by
-    ".5, .55": np.array([0.5, 0.55]),
-    ".95, .9, .85": np.array([0.95, 0.9, 0.85]),
-    ".55, .6, .65, .75": np.array([0.55, 0.6, 0.65, 0.75]),
-    "7 arms, drawn": np.random.default_rng(7).random(7),
-    ".1, eleven .05": np.array([0.1] + 11 * [0.05]),
-    "20 arms, .2 to .8": np.linspace(0.2, 0.8, 20),
-}
-OTHER_EPSILONS = (5.0, 2.0, 0.5, 0.2)
-MEAN_LIMIT = {3.0: 1.1, 1.0: 1.1, 0.3: 1.25, 0.1: 1.25}
-BAD_LIMIT = 5e-4
-HORIZON, EARLY = 10**6, 20_000
+FRESH = [  # problems that no rule was chosen by
+    (".05, .06", np.array([0.05, 0.06]), 0.2),
+    (".2, .25, .3", np.array([0.2, 0.25, 0.3]), 0.2),
+    ("8 arms, .50 to .57", np.linspace(0.5, 0.57, 8), 0.5),
+    (".9, .92, .94, .96, .99", np.array([0.9, 0.92, 0.94, 0.96, 0.99]), 0.5),
+    (".55, .6, .65, .75", np.array([0.55, 0.6, 0.65, 0.75]), 1.0),
+    (".5, .55", np.array([0.5, 0.55]), 0.5),
+    (".1, eleven .05", np.array([0.1] + 11 * [0.05]), 0.5),
+]
 MANY = 50  # arms, from which on fewer runs are played
 OUT = Path(os.environ.get("OUT", "out"))
+PAPER, EXACT, SURPRISAL, ONE_DRAW, TAIL, RECHECKING = range(6)
 
 
 class Rule(NamedTuple):
-    """Constants of dp-imed."""
+    """A rule of dp-imed."""
 
-    rate: int = 2  # the paper's, 0; the exact one of rewards and noise, 1; the surprise, 2
-    doubt: float = math.inf  # nats of the rate from which on the paper's is taken,
-    by_pulls: float = 1.0  # less this times log(n epsilon / (1 + epsilon)),
-    by_arms: float = 1.0  # and less this times log(arms - 1)
-    slack: float = 0.0  # nats by which the lesser of the two is lowered
-    short: float = math.inf  # rounds; later it is lowered further,
-    haste: float = 1.0  # by this times log(t / short)
+    rate: int = TAIL
+    clock: float = 0.0  # rounds; 0: horizon/arms
+    part: float = 1.0  # factor on horizon/arms
     adaptive: bool = True  # adaptive batches, or by the ratio alone
     first: float = 40.0  # pulls of the first batch, over epsilon
-    ratio: float = 1.25  # least growth of an arm's pulls by a batch
-    most: float = 2.0  # and largest
-    lead: float = 2.0  # that of the leader
-    ahead: float = 0.5  # nats that an adaptive batch goes beyond log t
+    ratio: float = 1.14  # of successive sizes
 
-    def first_batch(self, epsilon: float) -> float:
-        return max(self.first / epsilon, 1.0)
-
-    def __str__(self) -> str:
-        default = Rule()._asdict()
-        changes = [f"{k} {v:g}" for k, v in self._asdict().items() if v != default[k]]
-        return ", ".join(changes) or "surprise, adaptive batches"
+    def first_batch(self, epsilon: float, horizon: int, arms: int) -> float:
+        pulls = self.first / epsilon
+        if self.rate not in (PAPER, RECHECKING) and not self.clock:
+            pulls = min(pulls, horizon / (8 * arms))
+        return max(pulls, 1.0)
 
 
-PAPER = Rule(rate=0, adaptive=False, first=30.0, ratio=1.5)
-DEFAULT = Rule(doubt=12.4, short=12_000.0, haste=5.0)
-EXACT = Rule(rate=1, first=33.0, most=3.0, ahead=1.0)
-EXACT_IN_DOUBT = EXACT._replace(slack=0.5, doubt=15.0, by_pulls=2.0)
-KNOWN = {  # rules with a name: label, colour and mark in the picture
-    PAPER: ("the paper's rule, batches by ratio", "black", "*"),
-    Rule(rate=0): ("the paper's index, adaptive batches", "C3", "v"),
-    EXACT: ("the exact rate, adaptive batches", "C2", "s"),
-    EXACT_IN_DOUBT: ("the exact rate while in doubt", "C5", "P"),
-    Rule(): ("the surprise, adaptive batches", "C4", "^"),
-    DEFAULT: ("the default", "C0", "D"),
+PUBLISHED = Rule(PAPER, adaptive=False, first=30.0, ratio=1.5)
+RULES = {
+    "rechecking": Rule(RECHECKING, ratio=1.25),
+    "tail, T/arms": Rule(),
+    "tail, T": Rule(part=-1.0),
+    "tail, 10 T": Rule(part=-10.0),
+    "tail, 5,000": Rule(clock=5e3),
+    "tail, 10^4": Rule(clock=1e4),
+    "tail, 10^5": Rule(clock=1e5),
+    "tail, T/arms, ratio": Rule(adaptive=False, first=30.0, ratio=1.5),
+    "exact, T/arms": Rule(EXACT),
+    "exact, T": Rule(EXACT, part=-1.0),
+    "R - log(1-s), T/arms": Rule(ONE_DRAW),
+    "surprisal, T/arms": Rule(SURPRISAL),
 }
 
 
 def make_runs(
-    rate: Callable[..., Any], surprise: Callable[..., Any], divergence: Callable[..., Any]
+    exponent: Callable[..., Any],
+    surprisal: Callable[..., Any],
+    tail: Callable[..., Any],
+    tilt: Callable[..., Any],
+    divergence: Callable[..., Any],
 ) -> Callable[..., Any]:
     """Close the loop over runs, batch by batch."""
 
     def index(
-        rule: Any, t: float, n: float, x: float, top: float, epsilon: float, m: float, arms: int
-    ) -> float:
-        paper = n * divergence(min(max(x, 0.0), 1.0), top, epsilon)
-        if rule.rate > 0:
-            if rule.rate == 1:
-                nats = rate(n, x, top, epsilon, m)
-            else:
-                nats = surprise(n, x, top, epsilon, m)
-            doubt = rule.doubt - rule.by_pulls * math.log(n * epsilon / (1.0 + epsilon))
-            if nats < doubt - rule.by_arms * math.log(arms - 1.0):
-                late = rule.haste * math.log(max(t / rule.short, 1.0))
-                paper = max(min(paper, nats) - rule.slack - late, 0.0)
-        return paper + math.log(n)
-
-    index = nb_jit(index)
-
-    def pulls_after(
-        rule: Any,
+        kind: int,
+        clock: float,
+        t: float,
         n: float,
         x: float,
         top: float,
         epsilon: float,
         m: float,
-        t: float,
-        first: float,
         arms: int,
     ) -> float:
-        if not rule.adaptive:
-            return max(math.ceil(first * rule.ratio**m), n + 1.0)
-        if x >= top:
-            return max(math.ceil(n * rule.lead), n + 1.0)
-        low, high, target = n * rule.ratio, n * rule.most, math.log(t + 1.0) + rule.ahead
-        for _ in range(12):
-            middle = 0.5 * (low + high)
-            if index(rule, t + 1.0, middle, x, top, epsilon, m + 1.0, arms) < target:
-                low = middle
-            else:
-                high = middle
-        return max(math.ceil(high), n + 1.0)
+        if kind == EXACT:
+            nats = exponent(n, x, top, epsilon, m)
+        elif kind == SURPRISAL:
+            nats = surprisal(n, x, top, epsilon, m)
+        elif kind == ONE_DRAW:
+            nats = exponent(n, x, top, epsilon, m)
+            if x < top:
+                nats -= math.log1p(-tilt(n, x, top, epsilon, m))
+        elif kind == TAIL:
+            nats = tail(n, x, top, epsilon, m)
+        else:
+            nats = n * divergence(min(max(x, 0.0), 1.0), top, epsilon)
+            if kind == RECHECKING:
+                other = surprisal(n, x, top, epsilon, m)
+                if other < 12.4 - math.log(max(arms - 1.0, 1.0) * n * epsilon / (1.0 + epsilon)):
+                    nats = max(min(nats, other) - 5.0 * math.log(max(t / 12_000.0, 1.0)), 0.0)
+            return nats + math.log(n)
+        return max(nats - math.log(max(clock / t, 1.0)), 0.0) + math.log(n)
 
-    pulls_after = nb_jit(pulls_after)
+    index = nb_jit(index)
 
     def runs(
-        rule: Any, means: Any, epsilon: float, horizon: float, first: float, rng: Any, out: Any
+        kind: int,
+        clock: float,
+        adaptive: bool,
+        ratio: float,
+        means: Any,
+        epsilon: float,
+        horizon: float,
+        first: float,
+        rng: Any,
+        out: Any,
     ) -> None:
         arms, best_mean = means.size, means.max()
         n, sums, draws = np.zeros(arms), np.zeros(arms), np.zeros(arms)
-        for run in range(out.shape[0]):
-            t, regret, arm, batch = 0.0, 0.0, 0, math.ceil(first)
+        for run in range(out.size):
+            t, regret, arm, after = 0.0, 0.0, 0, math.ceil(first)
             n[:], sums[:], draws[:] = 0.0, 0.0, 0.0
             while t < horizon:
-                pulls = min(batch, horizon - t)
-                if t < EARLY:
-                    gap = best_mean - means[arm]
-                    out[run, 0] = regret + min(pulls, EARLY - t) * gap
+                pulls = min(after - n[arm], horizon - t)
                 t += pulls
                 regret += pulls * (best_mean - means[arm])
-                total = rng.binomial(int(pulls), means[arm]) + rng.laplace(0.0, 1.0 / epsilon)
-                sums[arm] += total
+                noise = rng.laplace(0.0, 1.0 / epsilon)
+                sums[arm] += rng.binomial(int(pulls), means[arm]) + noise
                 n[arm] += pulls
                 draws[arm] += 1.0
                 if n[arms - 1] == 0.0:
@@ -179,12 +164,38 @@ def make_runs(
                 top = min(max(top, 0.0), 1.0)
                 for other in range(arms):
                     x, m = sums[other] / n[other], draws[other]
-                    value = index(rule, t + 1.0, n[other], x, top, epsilon, m, arms)
+                    value = index(kind, clock, t + 1.0, n[other], x, top, epsilon, m, arms)
                     if value < lowest:
                         arm, lowest = other, value
-                x, m = sums[arm] / n[arm], draws[arm]
-                batch = pulls_after(rule, n[arm], x, top, epsilon, m, t, first, arms) - n[arm]
-            out[run, 1] = regret
+                x, m, before = sums[arm] / n[arm], draws[arm], n[arm]
+                if not adaptive:
+                    after = max(math.ceil(first * ratio**m), before + 1.0)
+                    continue
+                if kind == RECHECKING:
+                    low, high = ratio * before, 2.0 * before
+                    for _ in range(12 if x < top else 0):
+                        middle = 0.5 * (low + high)
+                        value = index(
+                            kind, clock, t + 1.0, middle, x, top, epsilon, m + 1.0, arms
+                        )
+                        if value < math.log(t + 1.0) + 0.5:
+                            low = middle
+                        else:
+                            high = middle
+                    after = max(math.ceil(high), before + 1.0)
+                    continue
+                power = 0.0
+                while math.ceil(first * ratio**power) <= before:
+                    power += 1.0
+                after = math.ceil(first * ratio**power)
+                while math.ceil(first * ratio ** (power + 1.0)) <= 2.0 * before and (
+                    x >= top
+                    or index(kind, clock, t + 1.0, after, x, top, epsilon, m + 1.0, arms)
+                    < math.log(t + 1.0)
+                ):
+                    power += 1.0
+                    after = math.ceil(first * ratio**power)
+            out[run] = regret
 
     return runs
 
@@ -195,276 +206,98 @@ def nb_jit(function: Any) -> Any:
     return numba.njit(nogil=True, error_model="numpy")(function)
 
 
-def play(rule: Rule, means: np.ndarray, epsilon: float, runs: int, seed: int) -> np.ndarray:
-    """The regret of each run after EARLY rounds and at the horizon."""
-    loop = compiled(make_runs, noisy_kl, noisy_surprisal, private_kl)
-    out, rng = np.empty((runs, 2)), np.random.Generator(np.random.SFC64(seed))
-    first = rule.first_batch(epsilon)
-    loop(rule, means, epsilon, float(HORIZON), first, rng, out)
+def play(
+    rule: Rule, means: np.ndarray, epsilon: float, horizon: int, runs: int, seed: int
+) -> np.ndarray:
+    """The regret of each run."""
+    loop = compiled(make_runs, noisy_kl, noisy_surprisal, noisy_tail, best_tilt, private_kl)
+    out, rng = np.empty(runs), np.random.Generator(np.random.SFC64(seed))
+    plan = horizon * (rule.part if rule.part > 0.0 else -rule.part * means.size)
+    clock = rule.clock or plan / means.size
+    first = rule.first_batch(epsilon, horizon, means.size)
+    how = rule.rate, float(clock), rule.adaptive, rule.ratio
+    loop(*how, means, epsilon, float(horizon), first, rng, out)
     return out
 
 
-def figures(regret: np.ndarray, today: dict[str, Any] | None) -> dict[str, Any]:
-    """The recorded figures of a cell."""
-    median = float(np.median(regret))
-    threshold = 5.0 * (today["median"] if today else median)
-    row = {
+def figures(regret: np.ndarray, paper: np.ndarray, today: np.ndarray) -> dict[str, float]:
+    """The recorded figures of a rule in a cell."""
+    return {
         "runs": regret.size,
         "mean": float(regret.mean()),
         "error": float(regret.std() / math.sqrt(regret.size)),
-        "median": median,
+        "median": float(np.median(regret)),
         "99.9 %": float(np.quantile(regret, 0.999)),
         "worst": float(regret.max()),
-        "bad": float((regret > threshold).mean()),
+        "bad in 100,000": 1e5 * float((regret > 5.0 * np.median(paper)).mean()),
+        "times": float(regret.mean() / today.mean()),
     }
-    if today:
-        row["times"] = row["mean"] / today["mean"]
-    return row
 
 
-def write(kind: str, rule: Any, problem: str, epsilon: float, row: dict[str, Any]) -> None:
+CELLS = [(name, means, e) for name, means in PROBLEMS.items() for e in EPSILONS] + FRESH
+
+
+def table(problems: list[str], names: list[str], runs: int, horizon: int, workers: int) -> None:
+    """Every rule in every cell, as rows of a table."""
+    print("| problem | epsilon | rule | mean | times | 99.9 % | bad in 100,000 |")
+    print("|---|---|---|---|---|---|---|")
     OUT.mkdir(parents=True, exist_ok=True)
-    with open(OUT / "frontier.jsonl", "a", encoding="utf-8") as file:
-        entry = {"kind": kind, "rule": rule, "problem": problem, "epsilon": epsilon, **row}
-        file.write(json.dumps(entry) + "\n")
+    with ThreadPoolExecutor(workers) as pool, open(OUT / "frontier.jsonl", "a") as file:
+        for problem, means, epsilon in CELLS:
+            if problem not in problems:
+                continue
+            count = runs // 80 if means.size > MANY else runs
+            rules = [PUBLISHED, *(RULES[name] for name in names)]
+            jobs = [pool.submit(play, rule, means, epsilon, horizon, count, 7) for rule in rules]
+            paper, *regrets = [job.result() for job in jobs]
+            for name, regret in zip(["paper", *names], [paper, *regrets], strict=True):
+                row = figures(regret, paper, regrets[0])
+                where = {"problem": problem, "epsilon": epsilon, "horizon": horizon}
+                file.write(json.dumps({**where, "rule": name, **row}) + "\n")
+                print(
+                    f"| {problem} | {epsilon:g} | {name} | {row['mean']:,.0f} | {row['times']:.2f} "
+                    f"| {row['99.9 %']:,.0f} | {row['bad in 100,000']:.0f} |",
+                    flush=True,
+                )
 
 
-Table = dict[tuple[str, float], dict[str, Any]]
+def check(runs: int) -> None:
+    """Kolmogorov-Smirnov tests of this file's runs against the package's simulator."""
+    from scipy.stats import ks_2samp
 
-
-class Search:
-    """A search over rules, on all cores."""
-
-    def __init__(self, runs: int, workers: int, problems: list[str]) -> None:
-        self.runs, self.pool, self.problems = runs, ThreadPoolExecutor(workers), problems
-        self.today: Table = {}
-        self.tables: dict[Rule, Table] = {}
-        play(Rule(), PROBLEMS["one good"], 1.0, 1, 0)  # compiles
-        self.today = self.table(PAPER, 5 * runs, "today", seed=1)
-
-    def table(self, rule: Rule, runs: int, kind: str, seed: int) -> Table:
-        """Play a rule in every cell."""
-        jobs = {}
-        for name in sorted(self.problems, key=lambda name: -PROBLEMS[name].size):
-            count = max(runs // 80, 100) if PROBLEMS[name].size > MANY else runs
-            parts = 8 if PROBLEMS[name].size > MANY else 1
-            for epsilon in EPSILONS:
-                cell = PROBLEMS[name], epsilon, -(-count // parts)
-                jobs[name, epsilon] = [
-                    self.pool.submit(play, rule, *cell, 1000 * seed + part) for part in range(parts)
-                ]
-        table: Table = {}
-        for (name, epsilon), parts_of_cell in jobs.items():
-            regret = np.concatenate([part.result() for part in parts_of_cell])
-            row = figures(regret[:, 1], self.today.get((name, epsilon)))
-            row["early"] = float(regret[:, 0].mean())
-            table[name, epsilon] = row
-            write(kind, rule._asdict(), name, epsilon, table[name, epsilon])
-        return table
-
-    def try_rule(self, rule: Rule) -> float:
-        """The score of a rule: 1 or less if it keeps all limits."""
-        if rule not in self.tables:
-            self.tables[rule] = self.table(rule, self.runs, "search", seed=2)
-            print(
-                f"{score(self.tables[rule]):6.2f}  {summary(self.tables[rule])}  {rule}", flush=True
-            )
-        return score(self.tables[rule])
-
-    def climb(self, until: float) -> None:
-        """Move from the best rules to their neighbours until the time is over."""
-        for start in starts():
-            if time.monotonic() < until:
-                self.try_rule(start)
-        seen: set[Rule] = set()
-        while time.monotonic() < until:
-            ranked = sorted(self.tables, key=lambda rule: score(self.tables[rule]))
-            centre = next((rule for rule in ranked[:6] if rule not in seen), None)
-            if centre is None:
-                return
-            seen.add(centre)
-            for rule in neighbours(centre):
-                if time.monotonic() < until:
-                    self.try_rule(rule)
-
-
-def score(table: Table) -> float:
-    """The largest excess over a limit."""
-    return max(
-        max(row["times"] / MEAN_LIMIT[epsilon], (row["bad"] / BAD_LIMIT) ** 0.1)
-        for (_, epsilon), row in table.items()
-    )
-
-
-def summary(table: Table) -> str:
-    """The worst mean and the most bad runs at each epsilon."""
-    cells = []
-    for epsilon in EPSILONS:
-        rows = [row for (_, e), row in table.items() if e == epsilon]
-        times, bad = max(row["times"] for row in rows), max(row["bad"] for row in rows)
-        cells.append(f"{epsilon:g}: {times:.2f} {1e4 * bad:4.1f}")
-    return " | ".join(cells)
-
-
-def starts() -> list[Rule]:
-    """Where the search begins."""
-    rules = [DEFAULT, Rule(), Rule(slack=1.0), EXACT, EXACT._replace(first=45.0, adaptive=False)]
-    rules += [EXACT_IN_DOUBT, DEFAULT._replace(short=7000.0, haste=1.0)]
-    rules += [DEFAULT._replace(short=10_000.0, haste=nats) for nats in (2.0, 3.0, 4.0)]
-    rules += [DEFAULT._replace(short=rounds) for rounds in (2000.0, 9000.0, 15_000.0, math.inf)]
-    rules += [DEFAULT._replace(doubt=DEFAULT.doubt + nats) for nats in (-1.0, -0.5, 0.5, 1.0)]
-    return [*rules, Rule(rate=0), PAPER._replace(rate=2)]
-
-
-def neighbours(rule: Rule) -> Iterator[Rule]:
-    """Rules that differ in one thing."""
-    for first in (rule.first - 4.0, rule.first + 4.0):
-        yield rule._replace(first=first)
-    for ratio in (1.15, 1.25, 1.35):
-        yield rule._replace(ratio=ratio)
-    for nats in (rule.doubt - 0.5, rule.doubt + 0.5):
-        yield rule._replace(doubt=nats)
-    for slack in (rule.slack - 0.25, rule.slack + 0.25):
-        yield rule._replace(slack=slack)
-    for rounds in (rule.short / 1.4, rule.short * 1.4):
-        yield rule._replace(short=rounds)
-    for haste in (rule.haste / 1.5, rule.haste * 1.5):
-        yield rule._replace(haste=haste)
-    for fall in (rule.by_pulls - 0.5, rule.by_pulls + 0.5):
-        yield rule._replace(by_pulls=max(fall, 0.0))
-    for ahead in (0.0, 0.5, 1.0):
-        yield rule._replace(ahead=ahead)
-    for most in (1.5, 2.0, 3.0):
-        yield rule._replace(most=most, lead=max(most, 2.0))
-
-
-def draw(tables: dict[Rule, Table]) -> None:
-    """Draw all rules: worst mean against worst share of bad runs, and the frontier."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    size = (14, 4.2)
-    figure, axes = pyplot.subplots(
-        1, len(EPSILONS), figsize=size, sharey=True, layout="constrained"
-    )
-    for axis, epsilon in zip(axes, EPSILONS, strict=True):
-        points = {rule: worst(table, epsilon) for rule, table in tables.items()}
-        for rule, point in points.items():
-            label, colour, shape = KNOWN.get(rule, ("another rule that was tried", "0.6", "."))
-            axis.plot(
-                *point, shape, color=colour, markersize=9 if rule in KNOWN else 6, label=label
-            )
-        frontier = [
-            p for p in sorted(points.values()) if not any(dominates(q, p) for q in points.values())
-        ]
-        axis.plot(
-            *zip(*frontier, strict=True),
-            color="0.3",
-            lw=1,
-            drawstyle="steps-post",
-            label="frontier",
-        )
-        axis.axvline(MEAN_LIMIT[epsilon], color="C1", ls=":", label="aim: to the left and below")
-        axis.axhline(1e4 * BAD_LIMIT, color="C1", ls=":")
-        axis.set(yscale="log", title=f"epsilon {epsilon:g}", xlabel="mean, times the paper's rule")
-    axes[0].set_ylabel("bad runs in 10,000 (log scale)")
-    handles = {}
-    for axis in axes:
-        handles |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(OUT / "frontier.png", dpi=100)
-
-
-def worst(table: Table, epsilon: float) -> tuple[float, float]:
-    """The largest mean, over that of the paper's rule, and the most bad runs in 10,000."""
-    rows = [row for (_, e), row in table.items() if e == epsilon]
-    return max(row.get("times", 1.0) for row in rows), 1e4 * max(row["bad"] for row in rows)
-
-
-def dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one != other and one[0] <= other[0] and one[1] <= other[1]
-
-
-def elsewhere(runs: int, workers: int) -> None:
-    """The default and the paper's rule where neither was tuned, as rows of a table."""
-    print("| problem | eps | mean | 99.9 % | bad in 10,000 | paper's: mean | 99.9 % | bad |")
-    print("|---|---|---|---|---|---|---|---|")
-    with ThreadPoolExecutor(workers) as pool:
-        cells = [(name, epsilon) for name in ELSEWHERE for epsilon in OTHER_EPSILONS]
-        rules = PAPER, DEFAULT
-        jobs = [
-            [pool.submit(play, rule, ELSEWHERE[name], epsilon, runs, 4) for rule in rules]
-            for name, epsilon in cells
-        ]
-        for (name, epsilon), (paper, default) in zip(cells, jobs, strict=True):
-            today = figures(paper.result()[:, 1], None)
-            row = figures(default.result()[:, 1], today)
-            shown = [
-                f"{one['mean']:,.0f} | {one['99.9 %']:,.0f} | {1e4 * one['bad']:.1f}"
-                for one in (row, today)
-            ]
-            print(f"| {name} | {epsilon:g} | {shown[0]} | {shown[1]} |", flush=True)
-            write("elsewhere", DEFAULT._asdict(), name, epsilon, row)
-            write("elsewhere", PAPER._asdict(), name, epsilon, today)
-
-
-def on_device(search: Search, runs: int, until: float) -> None:
-    """The package's policy, round by round on a GPU."""
-    settings: list[dict[str, Any]] = [
-        {},
-        {"index": "paper", "batches": "ratio"},
-        {"index": "exact"},
-    ]
-    for parameters in settings:
-        for (name, epsilon), today in search.today.items():
-            if time.monotonic() > until:
-                return
-            means = PROBLEMS[name]
+    horizon, means = 5_000, PROBLEMS["one good"]
+    settings: dict[str, dict[str, Any]] = {
+        "rechecking": {"index": "rechecking"},
+        "tail, T/arms": {"horizon": horizon},
+        "tail, 5,000": {},
+        "exact, T/arms": {"index": "exact", "horizon": horizon},
+        "tail, T/arms, ratio": {"batches": "ratio", "horizon": horizon},
+    }
+    for name, parameters in settings.items():
+        for epsilon in (1.0, 0.1):
             policy = bl.policy("dp-imed", arms=means.size, epsilon=epsilon, **parameters)
-            results = bl.simulate(
-                policy,
-                bl.environment("bernoulli", means=means),
-                horizon=HORIZON,
-                repetitions=runs // 16 if means.size > MANY else runs,
-                seed=1,
-                checkpoints=1,
-                device="cuda",
-            )
-            row = figures(results.final_regret("dp-imed"), today)
-            write("device", parameters, name, epsilon, row)
-            print(f"{name}, epsilon {epsilon:g}, {parameters}: {row}", flush=True)
+            world = bl.environment("bernoulli", means=means)
+            how: dict[str, Any] = {"horizon": horizon, "repetitions": runs, "checkpoints": 1}
+            package = bl.simulate(policy, world, seed=1, **how).final_regret("dp-imed")
+            here = play(RULES[name], means, epsilon, horizon, runs, 7)
+            found = ks_2samp(here.round(6), package.round(6)).pvalue  # sums of gaps are rounded
+            print(f"{name}, epsilon {epsilon:g}: p = {found:.3f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=200.0, help="of search")
-    parser.add_argument("--final-seconds", type=float, default=90.0, help="of the best rules")
-    parser.add_argument("--device-seconds", type=float, default=120.0)
-    parser.add_argument("--runs", type=int, default=20_000, help="of a cell in the search")
-    parser.add_argument("--final-runs", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=20_000, help="of a cell")
+    parser.add_argument("--horizon", type=int, default=10**6)
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
-    parser.add_argument("--elsewhere", action="store_true", help="on other problems, no search")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    names = list(dict.fromkeys(name for name, _, _ in CELLS))
+    parser.add_argument("--problems", nargs="+", choices=names, default=names)
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    if options.elsewhere:
-        return elsewhere(options.runs, options.workers)
-    search = Search(options.runs, options.workers, options.problems)
-    search.climb(time.monotonic() + options.seconds)
-    draw({PAPER: search.today, **search.tables})
-    ranked = sorted(search.tables, key=lambda rule: score(search.tables[rule]))
-    print("\nThe best, with more runs:")
-    began, spent, runs = time.monotonic(), 0.0, min(10 * options.runs, options.final_runs)
-    for rule in ranked[:4] or [DEFAULT]:
-        if 1.2 * spent < options.final_seconds - (time.monotonic() - began):
-            start = time.monotonic()
-            table = search.table(rule, runs, "final", seed=3)
-            spent = time.monotonic() - start
-            print(f"{score(table):6.2f}  {summary(table)}  {rule}", flush=True)
-    if options.device == "cuda":
-        on_device(search, 67_584, time.monotonic() + options.device_seconds)
+    if options.check:
+        return check(options.runs)
+    how = options.runs, options.horizon, options.workers or 1
+    table(options.problems, options.rules, *how)
 
 
 if __name__ == "__main__":

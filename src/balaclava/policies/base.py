@@ -418,6 +418,30 @@ class Policy(PolicyAttributes):
         """The theorem's bound, possibly above `horizon` times the largest gap; None without one."""
         return None
 
+    def tail_bound(self, environment: Any, horizon: int, x: float) -> float | None:
+        """The proved bound on the probability that the regret exceeds x, constants included.
+
+        It holds if each reward arrives before the next decision.
+
+        Args:
+            environment: Where the policy plays.
+            horizon: The number of rounds.
+            x: A regret, in the units of the rewards.
+
+        Returns:
+            The bound, in [0, 1]. None if none is proved.
+        """
+        if environment is None or environment.arms != self.arms:
+            return None
+        bound = self.proved_tail(environment, horizon, x)
+        if bound is None:
+            return None
+        return 0.0 if x >= horizon * environment.largest_gap else min(float(bound), 1.0)
+
+    def proved_tail(self, environment: Any, horizon: int, x: float) -> float | None:
+        """The theorem's bound on that probability; None without one."""
+        return None
+
     def agent(
         self,
         *,

@@ -37,6 +37,10 @@ class HoldoutPolicy(Policy):
         """None with even draws: no theorem counts their cost."""
         return None if self.draws_evenly else super().regret_bound(environment, horizon)
 
+    def tail_bound(self, environment: Any, horizon: int, x: float) -> float | None:
+        """None with even draws: no theorem counts their cost."""
+        return None if self.draws_evenly else super().tail_bound(environment, horizon, x)
+
 
 class PooledPolicy(HoldoutPolicy):
     """A policy that releases an arm's rewards in batches.

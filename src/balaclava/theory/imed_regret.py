@@ -1,153 +1,277 @@
-"""Regret of IMED with batch sizes fixed in advance and an exact index.
+"""Regret of IMED in batches with a clock: its mean and its tail.
 
-An arm has n_1 < n_2 < ... pulls after its batches. Each arm gets its first batch before any arm
-gets a second. The released mean x_m of its n_m rewards holds m Laplace draws of scale 1/epsilon.
-R_m(x, y) is the rate of x or less at the mean y (`estimators.noisy_kl`), at the best tilt s. The
-next batch is of the arm with the least R_m(x_m, y) + log n_m, where y is the largest released
-mean, clipped to [0, 1]. Rewards of an arm are independent, have one mean, lie in [0, 1], and arrive
-at once.
+An arm has one of the sizes n_1 < n_2 < ... of pulls after each batch. Each arm gets its first batch
+before any arm gets a second. With m batches and n pulls its released mean x holds m Laplace draws
+of scale 1/epsilon. Q(x, y), for (n, m), is a rate of x or less at the mean y: `noisy_kl` or
+`noisy_tail`. In round t the next batch is of the arm with the least
 
-Theorem. Let arm a have the mean p, and let q be the largest mean. For all d, e > 0 with d + e <
-q - p, arm a is pulled in T rounds on average at most
+    max(Q(x, y) - log max(H/t, 1), 0) + log n,
 
-    n_{L+1} + sum over m of (n_{m+1} - n_m) u_m exp(-R_m(1 - p - d, 1 - p))
-            + sum over m of g n_m exp(-G_m) (v_m(G_m) + integral of v_m(r) dr)
+where y is the largest released mean, clipped to [0, 1], and H is the clock. It multiplies the arm's
+pulls by at most g. Its length may depend on releases, of all arms. Rewards of an arm are
+independent, have one mean, lie in [0, 1], and arrive at once. There are K arms; q is the largest
+mean. The states (n, m) are all pairs that an arm may have when it begins a batch, with n < T.
 
-times. L is the last m with R_m(p + d, q - e) + log n_m <= log T (0 if there is none), g the largest
-n_{m+1}/n_m, G_m = R_m(q - e, q), and the integral is from G_m to G_m + log max(T/(g n_m), 1). u_m
-is 1 - s at the best tilt of its rate, and v_m(r) is 1 - s at the best tilt of the x with
-R_m(x, q) = r. Sums and g are over n_m < T. A term of the second sum is at most T exp(-G_m).
+Let 0 < e < q. Arms of mean above q - e are *good*. Let any other arm, of mean p, have a d >= 0 with
+p + d <= q - e, and the cap c: the largest size that a batch may reach from a state with
 
-For n_m = ceil(b c^(m-1)) the first term is at most (c + o(1)) log T / d_epsilon(p + d, q - e),
-since R_m >= n_m d_epsilon - m log n_m - O(1) and m = O(log n_m). The first sum is bounded, and the
-second of the order of log log T, since v_m(r) <= m/(r - O(n_m)). With small d and e: pulls over
+    Q(p + d, q - e) + log n <= log max(T, H),
+
+and n_1 if there is none. c is at most T.
+
+Theorem (tail). For z > 0 let u(z) = 1 + sum of max(c, z) over the arms that are not good + z times
+the number of good arms. The regret of T rounds is larger than the largest regret of T rounds in
+which no arm that is not good has more than max(c, z) pulls, with at most the probability
+
+    sum over arms that are not good, and their states from which a batch may exceed max(c, z),
+            of P(released mean > p + d)
+    + sum over good arms and states of P(x <= q - e, Q(x, q - e) >= r(z)),
+
+    r(z) = log(z max(1, H / min(u(z), T)) / (g n)).
+
+Theorem (mean). An arm that is not good is pulled on average at most
+
+    c + sum over states of P(released mean > p + d) times the pulls of a batch beyond c
+      + integral from z = c to T of sum over states of P(x <= q - e, Q(x, q - e) >= r'(z))
+
+times; in the last sum x is of one best arm, and r'(z) = log(z max(1, H/T) / (g n)). So expected
+regret is at most the sum over arms, and at most the integral of the tail.
+
+Probabilities are of one arm's own sequence of rewards and draws at a fixed (n, m), and bounded by
+exp(-noisy_tail). As Q(x, q) - Q(x, q - e) >= G = noisy_kl at (q - e, q), the last ones are at most
+exp(-G - r): the chance that an arm is overplayed by z falls as 1/max(z, H/K).
+
+For sizes ceil(b c^m), "exact" and one size after the other, the first term of the mean is at most
+(c + o(1)) log T / d_epsilon(p + d, q - e), since R >= n d_epsilon - m log n - O(1) and m = O(log n).
+The second is bounded, and the third is of the order of log log T. With small d and e: pulls over
 log T are in the limit at most c / d_epsilon(p, q). Private policies that are good on all Bernoulli
-arms cannot have less than 1 / d_epsilon(p, q) if q < 1 (`theory.bounds.private_kl_instance`).
+arms cannot have less than 1 / d_epsilon(p, q) if q < 1 (`theory.bounds.private_kl_instance`). With
+`noisy_tail` the third term is of the order of log T, and bounded if H = T/K.
 
-Proof. R_m is a supremum over s in [0, 1) of functions that decrease in x, increase in y, and are 0
-at s = 0. A Laplace draw is at most -v with a probability of at most c_s exp(-s epsilon v), for
-every real v, with c_s = (2s/(1 + s))^s / (1 + s): the maximum of P exp(s epsilon v) is at
-exp(epsilon v) = 2s/(1 + s). Use this for the last of m draws, and Markov's inequality for the sum
-of rewards and other draws. The bound of `estimators.noisy_kl` is then multiplied by
-c_s (1 - s^2) <= 1 - s, so that for an arm of mean q
+Proof. Q decreases in x and increases in y, and P(x at most v) <= exp(-Q(v, q)) for an arm of mean q
+(`estimators.noisy_kl`). A run reads a prefix of each arm's sequence of rewards and of its sequence
+of draws, of lengths n and m; the sums over states are unions over them. A batch of an arm that is
+not good begins in round t in one of three ways.
 
-    P(x_m <= x) <= (1 - s) exp(-R_m(x, q)),
+1. y >= q - e and x <= p + d. As q - e > 0, the leader's released mean is at least y, and its index
+   is the log of its pulls, below log t. The arm's index is no larger: Q(x, y) + log n <= log t +
+   log max(H/t, 1) <= log max(T, H). So Q(p + d, q - e) + log n is, too, and the batch ends at c at
+   the latest.
+2. y >= q - e and x > p + d. The theorem has its probability. Batches that end at c, or at
+   max(c, z), need not be counted.
+3. y < q - e. Take the good arm with the most pulls, (n, m) at x. Its index is at most
+   max(Q(x, q - e) - log max(H/t, 1), 0) + log n, as x <= y, and the arm's is no larger. So the arm
+   has at most g B pulls after the batch, B = n max(1, exp(Q(x, q - e)) / max(H/t, 1)).
 
-and W = R_m(x_m, q) >= r has at most the probability v_m(r) exp(-r) for each r > 0. For rewards
-1 - X the same gives P(x_m >= p + d) <= u_m exp(-R_m(1 - p - d, 1 - p)). Each of these is about one
-arm's sequence of rewards and draws; a run reads a prefix of it. n_m and m are fixed.
+Let S be the largest g B of a run, in round t. If no batch of the second way exceeds max(c, z), an
+arm that is not good never has more than max(c, z, S) pulls; if S <= z, that is the tail. Let S > z.
+Before round t each good arm has at most n <= S pulls, and so t <= u(S). If g n < z, then S > g n and
+Q(x, q - e) = log(S max(1, H/t) / (g n)) >= r(z), since S / u(S) increases in S and t <= T.
+If g n >= z, then r(z) counts as 0: x < q - e is all that is used.
 
-1. Arm a begins its batch m + 1 while y >= q - e. As q - e > p + d > 0, the leader's released mean
-   is at least y, and its index is the log of its pulls, at most log T. So R_m(x_m, y) + log n_m <=
-   log T. If x_m <= p + d, then R_m(p + d, q - e) + log n_m <= log T, and m <= L: all such batches
-   together, and the first, have at most n_{L+1} pulls.
-2. If x_m > p + d, the batch has n_{m+1} - n_m pulls: the first sum.
-3. Arm a begins a batch while y < q - e. Let a best arm, the same throughout, have released k
-   batches: x_k < q - e, its index is at most R_k(x_k, q - e) + log n_k, and arm a's is no larger.
-   So arm a has at most n_k exp(R_k(x_k, q - e)) pulls before the batch, and g times as many after
-   it. For this k, all such batches together have at most that many pulls, and at most T.
-   The rate increases in y
-   by n (1 - u)/(1 - y + y u) with u = exp(-epsilon s) at the best s, and so faster for a larger
-   s; the best s decreases in x. So for x <= q - e
-
-       R_k(x, q) - R_k(x, q - e) >= R_k(q - e, q) - R_k(q - e, q - e) = G_k,
-
-   and R_k(x_k, q - e) <= W - G_k. The mean of min(T, g n_k exp(W - G_k)) over W >= G_k is at most
-   the term of the second sum, by the tail of W; the sum is over all k.
-
-Each batch of arm a but the first begins in one of the three ways.
+For the mean, take in the third way one best arm, the same throughout, and t <= T. An arm's batches
+beyond c begin in the second way, or in the third and end at S or before.
 """
 
 import functools
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from balaclava.estimators.noisy_kl import best_tilt, exponent, tilted_mean
+from balaclava.estimators.noisy_kl import tail_nats
 
-# Parts of the gap in the grid of d and e. Every choice is valid.
-_GAP_PARTS = 10
-# Ratio of 1 - s from one point of the integral to the next. Every ratio gives a valid bound.
-_TILT_RATIO = 0.9
-# 1 - s at which the points end; beyond, the last value bounds the integrand.
-_LEAST_DISTANCE = 1e-9
-# Nats: exp(-750) is 0 in floats, and no horizon has a larger logarithm.
-_MOST_NATS = 750.0
-
-
-@functools.lru_cache(maxsize=100_000)
-def _rate(n: int, x: float, q: float, epsilon: float, draws: int) -> tuple[float, float]:
-    """R_m(x, q), and 1 - s at its best tilt."""
-    s = best_tilt(n, x, q, epsilon, draws)
-    return exponent(s, n, x, q, epsilon, draws), 1.0 - s
+# Tilts s at which bounds are evaluated, from 1e-3 to 1 - 1e-8. Every choice is valid.
+_TILTS = 1.0 / (1.0 + np.exp(-np.linspace(-7.0, 18.0, 76)))
+# Levels e, from a part of the smallest gap to one of the largest, and d as a part of gap - e.
+_LEVELS, _LEAST_PART, _MOST_PART = 8, 0.2, 0.6
+_PARTS = (0.2, 0.35, 0.5, 0.65)
+_REACH = 16  # tilts tried from the best one at q - e on; the best one at q is larger
+_SEARCH_STEPS = 40  # halvings in the search for a tilt
+_GRID_RATIO = 1.1  # of the pulls z at which the tail is evaluated
 
 
-@functools.lru_cache(maxsize=20_000)
-def _tail(n: int, x: float, q: float, epsilon: float, draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rates r from R_m(x, q) on, and 1 - s at each: it falls, so a left sum bounds its integral.
+def batch_states(sizes: Sequence[int], growth: float) -> np.ndarray:
+    """All an arm's releases may hold when a batch begins: rows of pulls, draws, most pulls after.
 
-    At the tilt s the slope of the exponent is 0 where x = z(s) - 2 m s / (epsilon n (1 - s^2)).
+    The batch ends at the next of `sizes`, or at any size of at most `growth` times the arm's pulls.
+
+    >>> batch_states([10, 15, 20, 40], growth=2.0).tolist()
+    [[10.0, 1.0, 20.0], [15.0, 2.0, 20.0], [20.0, 2.0, 40.0], [20.0, 3.0, 40.0]]
     """
-    first, rest = _rate(n, x, q, epsilon, draws)
-    rates, rests = [first], [rest]
-    while first < _MOST_NATS and rates[-1] < first + _MOST_NATS and rest > _LEAST_DISTANCE:
-        rest *= _TILT_RATIO
-        s = 1.0 - rest
-        x = tilted_mean(s, q, epsilon) - 2.0 * draws * s / (epsilon * n * (1.0 - s * s))
-        rates.append(max(exponent(s, n, x, q, epsilon, draws), rates[-1]))
-        rests.append(rest)
-    return np.array([*rates, first + _MOST_NATS]), np.array([*rests, 0.0])
+    states, fewest = [], [1] + [len(sizes)] * (len(sizes) - 1)
+    for i, n in enumerate(sizes[:-1]):
+        last = i + 1
+        while last + 1 < len(sizes) and sizes[last + 1] <= growth * n:
+            last += 1
+        for j in range(i + 1, last + 1):
+            fewest[j] = min(fewest[j], fewest[i] + 1)
+        states += [(n, m, sizes[last]) for m in range(fewest[i], i + 2)]
+    return np.array(states, float).reshape(-1, 3)
 
 
-def imed_pulls(
-    mean: float, best: float, sizes: Sequence[int], horizon: int, epsilon: float
-) -> float:
-    """The theorem's bound on the expected pulls of an arm, with the best d and e of a grid.
+class Waits(NamedTuple):
+    """How long an underestimated arm may wait: levels of its rate at q - e, and their chances."""
 
-    `mean` is p, `best` is q, and `sizes` are n_1, n_2, ...; the last is at least `horizon`.
+    levels: np.ndarray  # [state, tilt], increasing; the first is 0
+    chances: np.ndarray  # of a rate at or above the level, at most
 
-    >>> sizes = [math.ceil(30 * 1.5**m) for m in range(16)]
-    >>> round(imed_pulls(0.3, 0.7, sizes, 10**4, epsilon=1.0))
-    290
+
+class ImedBound:
+    """The theorem for given arms with rewards in [0, 1].
+
+    Args:
+        gaps: Of all arms.
+        best: The largest mean, q.
+        sizes: Pulls after batches; the last is at least `horizon`.
+        growth: See `batch_states`.
+        horizon: T.
+        epsilon: Of each release.
+        clock: H.
+        sharp: Whether Q is `noisy_tail`; otherwise it is `noisy_kl`.
     """
-    gap, growth = best - mean, max([after / n for n, after in itertools.pairwise(sizes)] or [1.0])
-    batches = [(m, n) for m, n in enumerate(sizes, 1) if n < horizon]
-    shares = [part * gap / _GAP_PARTS for part in range(1, _GAP_PARTS)]
 
-    def overestimated(d: float) -> float:
-        """The first sum: batches after the arm's mean was released above p + d."""
-        total = 0.0
-        for m, n in batches:
-            rate, rest = _rate(n, 1.0 - mean - d, 1.0 - mean, epsilon, m)
-            total += (sizes[m] - n) * rest * math.exp(-rate)
-        return total
+    def __init__(
+        self,
+        gaps: Sequence[float],
+        best: float,
+        sizes: Sequence[int],
+        growth: float,
+        horizon: int,
+        epsilon: float,
+        clock: float,
+        sharp: bool,
+    ) -> None:
+        self.gaps, self.counts = np.unique(np.asarray(gaps, float), return_counts=True)
+        self.best, self.T, self.epsilon = best, float(horizon), epsilon
+        self.clock, self.sharp, self.first = clock, sharp, float(sizes[0])
+        states = batch_states(sizes, growth)
+        self.n, self.m, self.after = states[:, :1], states[:, 1:2], states[:, 2]
+        self.growth = float(np.max(self.after / self.n[:, 0], initial=1.0))
+        by_draws = {m: [tail_nats(s, m) for s in _TILTS] for m in np.unique(self.m)}
+        self.nats = np.array([by_draws[m] for m in self.m[:, 0]]).reshape(-1, _TILTS.size)
+        steps = math.log(max(horizon / self.first, 1.0)) / math.log(_GRID_RATIO)
+        self.z = np.geomspace(min(self.first, horizon), horizon, 2 + math.ceil(steps))
 
-    def underestimated(e: float) -> float:
-        """The second sum: batches while the best arm's mean was released below q - e."""
-        total = 0.0
-        for m, n in batches:
-            rates, rests = _tail(n, best - e, best, epsilon, m)
-            most = growth * n
-            until = np.minimum(rates, rates[0] + math.log(max(horizon / most, 1.0)))
-            waits = most * (rests[0] + float(np.diff(until) @ rests[:-1]))
-            total += math.exp(-rates[0]) * min(waits, horizon)
-        return total
+    def levels(self) -> np.ndarray:
+        """Values of e; none if all arms are equal."""
+        gaps = self.gaps[self.gaps > 0.0]
+        if not gaps.size:
+            return gaps
+        return np.geomspace(_LEAST_PART * gaps[0], _MOST_PART * gaps[-1], _LEVELS)
 
-    def regular(d: float, e: float) -> int:
-        """n_{L+1}."""
-        last = 0
-        for m, n in batches:
-            if _rate(n, mean + d, best - e, epsilon, m)[0] + math.log(n) <= math.log(horizon):
-                last = m
-        return sizes[last]
+    def exponent(self, s: np.ndarray | float, x: np.ndarray | float, y: float) -> np.ndarray:
+        """Of Markov's inequality at s, for each state."""
+        rewards = np.log1p(y * np.expm1(-self.epsilon * s))
+        return self.m * np.log1p(-s * s) - self.n * (self.epsilon * s * x + rewards)
 
-    second_sums = [(e, underestimated(e)) for e in shares]
-    bounds = [
-        regular(d, e) + first + second
-        for d, first in [(d, overestimated(d)) for d in shares]
-        for e, second in second_sums
-        if d + e < gap * (1.0 - 0.5 / _GAP_PARTS)
-    ]
-    return min(*bounds, horizon)
+    def surprisal(self, x: np.ndarray | float, y: float) -> np.ndarray:
+        """-log of a bound on the probability of a released mean of at most x at the mean y."""
+        most = np.zeros(np.broadcast_shapes(np.shape(x), self.n.shape))
+        for i, s in enumerate(_TILTS):
+            np.maximum(most, self.exponent(s, x, y) + self.nats[:, i : i + 1], out=most)
+        return most
+
+    def rate(self, x: float, y: float) -> np.ndarray:
+        """Q(x, y) of each state, or little less: at the tilt at which the exponent's slope is 0."""
+        low, high = np.zeros(self.n.shape), np.ones(self.n.shape)
+        for _ in range(_SEARCH_STEPS):
+            s = 0.5 * (low + high)
+            tilted = y * np.exp(-self.epsilon * s)
+            slope = self.epsilon * self.n * (tilted / (1.0 - y + tilted) - x) * (1.0 - s * s)
+            rising = slope > 2.0 * self.m * s
+            low, high = np.where(rising, s, low), np.where(rising, high, s)
+        rate = self.exponent(low, x, y)[:, 0]
+        if self.sharp:
+            i = np.searchsorted(_TILTS, low[:, 0], side="right")
+            rate += np.hstack([0.0 * self.n, self.nats])[np.arange(i.size), i]
+        return rate
+
+    def waits(self, e: float, mean: float) -> Waits:
+        """Of an arm with this mean whose released mean is below q - e."""
+        y = self.best - e
+        tilted = y * np.exp(-self.epsilon * _TILTS)
+        noise = 2.0 * self.m * _TILTS / (self.epsilon * self.n * (1.0 - _TILTS * _TILTS))
+        x = tilted / (1.0 - y + tilted) - noise
+        levels = self.exponent(_TILTS, x, y) + (self.nats if self.sharp else 0.0)
+        first, rest = self.surprisal(y, mean), np.zeros(x.shape)
+        for reach in range(_REACH):
+            i = np.minimum(np.arange(_TILTS.size) + reach, _TILTS.size - 1)
+            np.maximum(rest, self.exponent(_TILTS[i], x, mean) + self.nats[:, i], out=rest)
+        increasing = np.maximum.accumulate(np.hstack([0.0 * first, levels]), axis=1)
+        return Waits(increasing, np.exp(-np.hstack([first, np.maximum(rest, first)])))
+
+    def overplay(self, waits: Waits, rounds: np.ndarray) -> np.ndarray:
+        """A bound on P(S > z) for each z; `rounds` bounds the round in which S is reached."""
+        most = np.log(self.z * np.maximum(1.0, self.clock / rounds) / self.growth)
+        chance = np.zeros(self.z.shape)
+        for level, chances, n in zip(*waits, self.n[:, 0], strict=True):
+            last = np.searchsorted(level, most - math.log(n), side="right") - 1
+            chance += chances[np.maximum(last, 0)]
+        return chance
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 (few objects are kept)
+    def regular(self, gap: float, d: float, e: float) -> tuple[float, np.ndarray]:
+        """The cap c of an arm, and for each state the chance that its mean is above p + d."""
+        p = self.best - gap
+        most = math.log(max(self.T, self.clock))
+        usual = self.rate(p + d, self.best - e) + np.log(self.n[:, 0]) <= most
+        cap = min(float(np.max(self.after[usual], initial=self.first)), self.T)
+        return cap, np.exp(-self.surprisal(1.0 - p - d, 1.0 - p))[:, 0]
+
+    def mean(self) -> float:
+        """The bound on the expected regret: that on each arm's pulls, or that on the tail."""
+        rounds, least = np.full(self.z.shape, self.T), np.full(self.gaps.shape, self.T)
+        for e in self.levels():
+            chance = np.minimum(self.overplay(self.waits(e, self.best), rounds), 1.0)
+            for i, gap in enumerate(self.gaps):
+                for part in _PARTS if gap > e else ():
+                    cap, misled = self.regular(gap, part * (gap - e), e)
+                    start = np.maximum(self.n[:, 0], cap)
+                    beyond = np.maximum(np.minimum(self.after, self.T) - start, 0.0)
+                    longer = float(np.diff(np.maximum(self.z, cap)) @ chance[:-1])
+                    least[i] = min(least[i], cap + float(misled @ beyond) + longer)
+        by_arms = float(self.counts * self.gaps @ least)
+        by_tail = [lost[0] + np.diff(lost) @ np.minimum(chance, 1.0)[:-1] for lost, chance in self.tails]
+        return float(min(by_arms, *by_tail))
+
+    def tail(self, x: float) -> float:
+        """The bound on the probability of a regret above x."""
+        least = 1.0 if self.gaps[-1] > 0.0 else 0.0
+        for lost, chance in self.tails:
+            last = int(np.searchsorted(lost, x, side="right")) - 1
+            least = min(least, float(chance[last]) if last >= 0 else 1.0)
+        return least
+
+    @functools.cached_property
+    def tails(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each choice of e and d and each z: a regret, and the chance that it is exceeded."""
+        return [pair for e in self.levels() for pair in self._tails(float(e))]
+
+    def _tails(self, e: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        good = self.gaps < 0.999 * e
+        waits = [self.waits(e, self.best - gap) for gap in self.gaps[good]]
+        for part in _PARTS:
+            caps, chance = np.full(self.gaps.shape, self.T), np.zeros(self.z.shape)
+            for i in np.flatnonzero(~good):
+                caps[i], misled = self.regular(self.gaps[i], part * max(self.gaps[i] - e, 0.0), e)
+                beyond = self.after > np.maximum(caps[i], self.z[:, None])
+                chance += self.counts[i] * (beyond @ misled)
+            pulls = np.where(good, self.T, np.maximum(caps, self.z[:, None]))
+            counted = np.where(good, self.z[:, None], pulls)
+            rounds = np.minimum(1.0 + counted @ self.counts, self.T)
+            for each, count in zip(waits, self.counts[good], strict=True):
+                chance += count * self.overplay(each, rounds)
+            yield self.most_regret(pulls), chance
+
+    def most_regret(self, pulls: np.ndarray) -> np.ndarray:
+        """The largest regret of T rounds in which no arm has more than `pulls`, for each z."""
+        left, regret = np.full(self.z.shape, self.T), np.zeros(self.z.shape)
+        for gap, count, most in zip(self.gaps[::-1], self.counts[::-1], pulls.T[::-1], strict=True):
+            played = np.minimum(count * most, left)
+            left, regret = left - played, regret + gap * played
+        return regret
+
+
+imed_bound = functools.lru_cache(maxsize=8)(ImedBound)

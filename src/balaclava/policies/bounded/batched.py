@@ -97,6 +97,24 @@ def pulls_after(params: Any, batch: int, before: int) -> int:
 
 
 @kernel(borrows=True)
+def numbered_size(params: Any, number: int) -> int:
+    """Size number 0, 1, ... of an arm's pulls: ceil(first_batch batch_ratio^number)."""
+    return math.ceil(min(params.first_batch * math.pow(params.batch_ratio, number), 2.0**53))
+
+
+@kernel(borrows=True)
+def size_number(params: Any, pulls: int) -> int:
+    """Number of the least size above `pulls`, or of the largest size."""
+    number = 0
+    if pulls > params.first_batch:
+        steps = math.log(min(pulls / params.first_batch, 2.0**53)) / math.log(params.batch_ratio)
+        number = max(int(steps) - 1, 0)  # at most the number, whatever the rounding
+    while numbered_size(params, number) <= pulls and pulls < 2**53:
+        number += 1
+    return number
+
+
+@kernel(borrows=True)
 def grow_pulls(params: Any, state: pools.Pools, arm: int, t: int) -> None:
     """Open batches after which the arm has n_m pulls."""
     if pools.needs_batch(state, arm):

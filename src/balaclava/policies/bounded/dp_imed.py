@@ -6,30 +6,27 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
-from balaclava._core.declared import Range
+from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl
-from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
+from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal, noisy_tail
 from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean, needs_batch, open_batch
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded import batched
 from balaclava.policies.intervals import FROM_BATCHES
 from balaclava.policies.theorem_conditions import unit_gaps
-from balaclava.theory.imed_regret import imed_pulls
+from balaclava.theory.imed_regret import ImedBound, imed_bound
 
-Index = Literal["paper", "exact", "rechecking"]
+Index = Literal["tail", "exact", "paper", "rechecking"]
 Batching = Literal["ratio", "adaptive"]
+PROVED = ("tail", "exact")  # indices with a clock and with a theorem
 # Values that saves of earlier versions hold, by parameter.
 RENAMED_VALUES = {"index": {"careful": "rechecking"}, "batches": {"need": "adaptive"}}
 
-# Found by experiment (`benchmarks/frontier.py`, table in `benchmarks/gpu.md`).
-DOUBT = 12.4  # nats; below it, less the log of the price of a re-check, an arm is in doubt
-SHORT = 12_000.0  # rounds; shorter runs do not pay for early re-checks
-HASTE = 5.0  # nats per unit of log(t / SHORT) by which longer runs re-check arms earlier
-# Nats that an adaptive batch takes the index beyond log t. Found by experiment with the above.
-BATCH_MARGIN = 0.5
-# Halvings in the search for a batch's length: its error is below 2^-12 of the arm's pulls.
-BISECTIONS = 12
+# The clock without a horizon: that of a trial of 20,000 rounds with four arms.
+USUAL_CLOCK = 5_000.0
+# First batches of all arms take at most this part of a known horizon.
+FIRST_PART = 0.125
 
 
 @kernel(borrows=True)
@@ -40,46 +37,84 @@ def paper_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) 
 
 @kernel(borrows=True)
 def exact_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
-    """The Chernoff exponent with all draws of noise."""
-    return noisy_kl(n, x, top, params.epsilon, draws)
+    """The Chernoff exponent with all draws of noise, less what the clock allows."""
+    return max(noisy_kl(n, x, top, params.epsilon, draws) - clock_nats(params, t), 0.0)
+
+
+@kernel(borrows=True)
+def tail_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
+    """The bound on the tail probability, in nats, less what the clock allows."""
+    return max(noisy_tail(n, x, top, params.epsilon, draws) - clock_nats(params, t), 0.0)
+
+
+@kernel(borrows=True)
+def clock_nats(params: Any, t: int) -> float:
+    """Until round t has reached the clock H, the nats by which log t is below log H."""
+    return math.log(max(params.horizon / t, 1.0))
 
 
 @kernel(borrows=True)
 def rechecking_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
-    """The paper's rate, or less while the arm is in doubt: then it is re-checked early.
+    """The default of earlier versions, with constants found by experiment; nothing is proved.
 
-    Re-checking an arm costs more as its pulls and the number of arms grow. Locking onto a wrong
-    arm costs the rest of the run, which the length of the run so far predicts.
+    The paper's rate, or less while the arm is in doubt: then it is re-checked early.
     """
     rate = paper_rate(params, t, n, x, top, draws)
     surprise = noisy_surprisal(n, x, top, params.epsilon, draws)
     price = max(params.arms - 1.0, 1.0) * n * params.epsilon / (1.0 + params.epsilon)
-    if surprise < DOUBT - math.log(price):
-        return max(min(rate, surprise) - HASTE * math.log(max(t / SHORT, 1.0)), 0.0)
+    if surprise < 12.4 - math.log(price):
+        return max(min(rate, surprise) - 5.0 * math.log(max(t / 12_000.0, 1.0)), 0.0)
     return rate
 
 
-def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
+def _listed_pulls(rate: Callable[..., Any]) -> Callable[..., int]:
+    """Make `pulls_needed`: an arm's pulls after its next batch, one of the listed sizes."""
+
+    @kernel(borrows=True)
+    def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
+        """The least size that would take the arm's index to log t."""
+        before, top = state.planned[arm], clipped_mean(state, state.lead[0])
+        x, draws = state.means[arm], state.draws[arm] + 1
+        low = batched.size_number(params, before)
+        high = batched.size_number(params, batched.MOST_GROWTH * before) - 1
+        if x >= top:
+            low = max(low, high)
+        while low < high:
+            middle = (low + high) // 2
+            n = batched.numbered_size(params, middle)
+            if rate(params, t, n, x, top, draws) + math.log(n) < math.log(t):
+                low = middle + 1
+            else:
+                high = middle
+        return max(batched.numbered_size(params, low), before + 1)
+
+    return pulls_needed
+
+
+def _earlier_pulls(rate: Callable[..., Any]) -> Callable[..., int]:
+    """Make `pulls_needed` of earlier versions: of any size, half a nat beyond log t."""
 
     @kernel(borrows=True)
     def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
         before, top = state.planned[arm], clipped_mean(state, state.lead[0])
-        if state.weights[arm] == 0:
-            # With late rewards batches double: otherwise rows for open batches run out.
-            return max(before + math.ceil(params.first_batch), math.ceil(2.0 * before))
         x, draws = state.means[arm], state.draws[arm] + 1
         low = min(params.batch_ratio * before, 2.0**53)
         high = min(max(batched.MOST_GROWTH * before, low), 2.0**53)
-        if x >= top:
-            high = max(2.0 * before, low)
-        for _ in range(BISECTIONS if x < top else 0):
+        for _ in range(12 if x < top else 0):
             middle = 0.5 * (low + high)
-            index = rate(params, t, middle, x, top, draws) + math.log(middle)
-            if index < math.log(t) + BATCH_MARGIN:
+            if rate(params, t, middle, x, top, draws) + math.log(middle) < math.log(t) + 0.5:
                 low = middle
             else:
                 high = middle
         return max(math.ceil(high), before + 1)
+
+    return pulls_needed
+
+
+def _kernels(
+    rate: Callable[..., Any], adaptive: bool, pulls_of: Callable[..., Callable[..., int]]
+) -> Kernels:
+    pulls_needed = pulls_of(rate)
 
     @kernel(borrows=True)
     def best_arm(params: Any, state: Pools, t: int) -> int:
@@ -96,20 +131,34 @@ def _kernels(rate: Callable[..., Any], adaptive: bool) -> Kernels:
     @kernel(borrows=True)
     def adapt_batch(params: Any, state: Pools, arm: int, t: int) -> None:
         if needs_batch(state, arm):
-            open_batch(state, arm, pulls_needed(params, state, arm, t) - state.planned[arm])
+            before = state.planned[arm]
+            if state.weights[arm] == 0:
+                # With late rewards batches double: otherwise rows for open batches run out.
+                after = max(before + math.ceil(params.first_batch), math.ceil(2.0 * before))
+            else:
+                after = pulls_needed(params, state, arm, t)
+            open_batch(state, arm, after - before)
 
     choose = choose_in_batches(best_arm, adapt_batch if adaptive else batched.grow_pulls)
     return Kernels(batched.begin, choose, batched.learn_growing, batched.forget_growing)
 
 
-RATE_KERNELS = {"paper": paper_rate, "exact": exact_rate, "rechecking": rechecking_rate}
+RATE_KERNELS = {
+    "tail": tail_rate,
+    "exact": exact_rate,
+    "paper": paper_rate,
+    "rechecking": rechecking_rate,
+}
 _KERNELS = {
-    (index, batches): _kernels(rate, batches == "adaptive")
+    (index, batches): _kernels(
+        rate, batches == "adaptive", _earlier_pulls if index == "rechecking" else _listed_pulls
+    )
     for index, rate in RATE_KERNELS.items()
     for batches in ("ratio", "adaptive")
 }
-# Pulls in the first batch times epsilon, and the ratio, found by experiment as above.
-_BATCHES = {"ratio": (30.0, 1.5), "adaptive": (40.0, 1.25)}
+# Pulls in the first batch times epsilon, and the ratio, found by experiment
+# (`benchmarks/frontier.py`).
+_BATCHES = {"ratio": (30.0, 1.5), "adaptive": (40.0, 1.14)}
 
 
 @register
@@ -121,35 +170,30 @@ class DPIMED(batched.GrowingBatchPolicy):
     dp-klucb may have less.
 
     An arm is played for a whole batch. S_a grows by the sum of the batch + Lap(1/epsilon). After m
-    batches with n_a pulls let x_a = S_a / n_a and y = max of x. The next batch goes to the arm with
-    the lowest
+    batches with n_a pulls let x_a = S_a / n_a and y = max of x. In round t the next batch goes to
+    the arm with the lowest
 
-    .. math:: R_a + \log n_a,
+    .. math:: \max\{R_a - \log \max(H/t, 1),\; 0\} + \log n_a,
 
-    where R_a measures how unlikely x_a is if the arm's mean is y. In the paper
+    where exp(-R_a) bounds the probability of x_a or less if the arm's mean is y, with all m draws
+    of noise (`estimators.noisy_tail`). H is a clock, horizon/arms: the rule is IMED's, played as if
+    H rounds had passed already. Until round H an arm is tried while R_a is at most about
+    log(horizon/(arms n_a)), the level of KL-UCB++ (Menard, Garivier 2017). A longer clock costs
+    more at first, and makes it less likely that a wrong arm is played to the end. Without a
+    horizon H is 5,000, that of four arms and 20,000 rounds.
+
+    An arm's pulls after a batch are one of the sizes ceil(first_batch batch_ratio^j): the least one
+    that would take its index to log t if x_a did not change, and at most twice its pulls.
+
+    `regret_bound` and `tail_bound` are proved for these rewards if they arrive at once
+    (`theory.imed_regret`), and wide. The paper's rate
 
     .. math::
         R_a = n_a d_\varepsilon(x_a, y), \quad
         d_\varepsilon(x, y) = \min_{z \in [x, y]} \varepsilon |z - x| + \mathrm{kl}(z, y),
 
-    which allows for one draw of noise, but the sum holds m. So the best arm may be in debt for the
-    rest of the run (`GrowingBatchPolicy`). By default R_a is the paper's, but
-
-    .. math:: \max\{\min\{Q_a, n_a d_\varepsilon(x_a, y)\} - 5 \log \max(t/12000, 1),\; 0\}
-
-    while Q_a < 12.4 - log((arms - 1) n_a epsilon/(1 + epsilon)). Here Q_a = -log(2 P(x_a or less))
-    for rewards of mean y and all m draws (`estimators.noisy_surprisal`). An arm is in doubt while
-    Q_a is small. Re-checking it costs more as its pulls and the number of arms grow. Locking onto a
-    wrong arm costs the rest of the run, so long runs re-check arms in doubt earlier. In short runs
-    that would cost more than it saves. A batch is long enough for R_a + log n_a to pass log t + 0.5
-    if x_a does not change. It multiplies the arm's pulls by 1.25 to 2.
-
-    Q_a approximates a tail probability by a saddle point, to within 0.2 nats. The rule around it
-    was found by experiment: no bound on the regret of the default is proved here. A bound is proved
-    for index="exact", batches="ratio" and prompt rewards (`theory.imed_regret`). An arm's pulls
-    over log T are in the limit at most batch_ratio times the least possible, for Bernoulli arms
-    with a best mean below 1. R_a is then a Chernoff exponent (`estimators.noisy_kl`), and the pulls
-    after each batch are fixed in advance. `regret_bound` holds for every T, and is wide.
+    allows for one draw of noise, but the sum holds m. So the best arm may be in debt for the rest
+    of the run (`GrowingBatchPolicy`).
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
@@ -158,11 +202,14 @@ class DPIMED(batched.GrowingBatchPolicy):
         batch that the horizon cuts off releases nothing.
 
     Parameters:
-        batch_ratio: least growth of an arm's pulls from batch to batch, above 1; 1.25 by default,
-            1.5 for batches="ratio".
-        first_batch: pulls in an arm's first batch, rounded up; 40/epsilon by default, 30/epsilon
-            for batches="ratio".
-        index: "rechecking" as above; "paper", the paper's R_a, or "exact", the exponent, always.
+        horizon: number of rounds planned, for the clock and the first batch; it may be exceeded.
+        batch_ratio: ratio of successive sizes, above 1; 1.14 by default, 1.5 for batches="ratio".
+        first_batch: pulls in an arm's first batch, rounded up; by default 40/epsilon, 30/epsilon
+            for batches="ratio", and at most horizon/(8 arms).
+        index: "tail" as above. "exact": R_a is the Chernoff exponent (`estimators.noisy_kl`), with
+            a bound of lower order beyond the first. "paper": the paper's R_a, without a clock.
+            "rechecking": the default of earlier versions, found by experiment, without a clock;
+            nothing is proved for the last two.
         batches: "adaptive" as above. "ratio": after its m-th batch an arm has n_m =
             ceil(first_batch batch_ratio^(m-1)) pulls. The paper's rule is index="paper",
             batches="ratio", first_batch = batch_ratio; settings with which its index locks are
@@ -184,8 +231,10 @@ class DPIMED(batched.GrowingBatchPolicy):
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     estimation = FROM_BATCHES
     most_draws = 8
+    plays_beyond_horizon = True
+    horizon: Horizon | None = None
     batch_ratio: batched.BatchRatio | None = None
-    index: Annotated[Index, Range(meaning="how the index allows for noise")] = "rechecking"
+    index: Annotated[Index, Range(meaning="how the index allows for noise")] = "tail"
     batches: Annotated[Batching, Range(meaning="what sets the length of a batch")] = "adaptive"
     examples = (
         {},
@@ -212,22 +261,50 @@ class DPIMED(batched.GrowingBatchPolicy):
         """Whether the index allows for one draw of noise alone."""
         return self.index == "paper"
 
-    def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """The theorem of `theory.imed_regret`, for index="exact" and batches="ratio"."""
-        scaled = unit_gaps(self, environment)
-        if (self.index, self.batches) != ("exact", "ratio") or scaled is None:
-            return None
-        sizes = self.sizes(horizon)
-        if sizes[-1] < horizon:
-            return None  # batches grow too slowly to be listed
-        gaps, width = scaled
-        best = float(np.max(environment.means) - self.reward_range[0]) / width
-        return width * sum(
-            gap * imed_pulls(best - gap, best, sizes, horizon, self.epsilon)
-            for gap in gaps[gaps > 0.0].tolist()
-        )
-
     @property
     def usual_batches(self) -> tuple[float, float]:  # type: ignore[override]
-        """Adaptive batches start longer and may grow more slowly."""
-        return _BATCHES[self.batches]
+        """Adaptive batches start longer and may grow more slowly; a short horizon shortens them."""
+        pulls, ratio = _BATCHES[self.batches]
+        if (self.index, self.batches) == ("rechecking", "adaptive"):
+            ratio = 1.25
+        if self.horizon is not None and self.index in PROVED:
+            pulls = min(pulls, FIRST_PART * self.epsilon * self.horizon / self.arms)
+        return pulls, ratio
+
+    @property
+    def clock(self) -> float:
+        """H, in rounds."""
+        return USUAL_CLOCK if self.horizon is None else self.horizon / self.arms
+
+    def constants(self) -> Any:
+        return super().constants()._replace(horizon=self.clock)
+
+    def sizes(self, target: float) -> list[int]:
+        """Sizes of an arm's pulls, up to `target` pulls or LISTED_BATCHES sizes."""
+        if self.batches == "ratio" or self.index == "rechecking":
+            return super().sizes(target)
+        params, sizes = self.constants(), [0]
+        while sizes[-1] < target and len(sizes) <= batched.LISTED_BATCHES:
+            number = batched.size_number(params, sizes[-1])
+            sizes.append(batched.numbered_size(params, number))
+        return sizes[1:]
+
+    def proved_bound(self, environment: Any, horizon: int) -> float | None:
+        theorem = self._theorem(environment, horizon)
+        return None if theorem is None else theorem[0].mean() * theorem[1]
+
+    def proved_tail(self, environment: Any, horizon: int, x: float) -> float | None:
+        theorem = self._theorem(environment, horizon)
+        return None if theorem is None else theorem[0].tail(x / theorem[1])
+
+    def _theorem(self, environment: Any, horizon: int) -> tuple[ImedBound, float] | None:
+        """The theorem of `theory.imed_regret`, and the width of the rewards' range."""
+        scaled, sizes = unit_gaps(self, environment), self.sizes(horizon)
+        if self.index not in PROVED or scaled is None or sizes[-1] < horizon:
+            return None  # or sizes grow too slowly to be listed
+        gaps, width = scaled
+        best = float(np.max(environment.means) - self.reward_range[0]) / width
+        growth = 1.0 if self.batches == "ratio" else batched.MOST_GROWTH
+        sharp = self.index == "tail"
+        how = growth, horizon, self.epsilon, self.clock, sharp
+        return imed_bound(tuple(gaps.tolist()), best, tuple(sizes), *how), width
