@@ -73,7 +73,7 @@ def test_a_newer_format_is_refused_in_a_sentence(folder: Path) -> None:
 
 def test_a_cell_with_values_that_were_renamed_is_read() -> None:
     """dp-imed's index and batches had other names in sweeps of version 0.1.0."""
-    policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
+    policy = bl.policy("dp-imed", arms=2, epsilon=1.0, index="rechecking")
     cell: Any = SimpleNamespace(policy=policy)
     parameters = json.loads(json.dumps(policy.parameters))
     older = {**parameters, "index": "careful", "batches": "need"}

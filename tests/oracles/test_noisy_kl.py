@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from balaclava.estimators.kl import private_kl
-from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal
+from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal, noisy_tail, tail_nats
 
 
 def plain_rate(n: float, x: float, q: float, epsilon: float, draws: int) -> float:
@@ -70,6 +70,50 @@ def test_the_surprise_is_what_drawn_sums_show(n, q, epsilon, draws):
     assert noisy_surprisal(n, q, q, epsilon, draws) == 0.0
 
 
+@pytest.mark.parametrize("law", ["coins", "halves", "constant"])
+@pytest.mark.parametrize(
+    ("n", "q", "epsilon", "draws"),
+    [(40, 0.75, 1.0, 1), (400, 0.7, 0.1, 3), (100, 0.5, 0.5, 8), (30, 0.9, 5.0, 5)],
+)
+def test_drawn_sums_are_no_likelier_than_the_proved_tail(n, q, epsilon, draws, law):
+    """200,000 sums. A share is beyond by five standard errors once in 10^6 times."""
+    rng, runs = np.random.default_rng(8), 200_000
+    rewards = {
+        "coins": lambda: rng.binomial(n, q, runs),
+        "halves": lambda: 0.5 * rng.binomial(2 * n, q, runs),  # two coins in each reward
+        "constant": lambda: n * q,
+    }[law]()
+    sums = rewards + rng.laplace(0, 1 / epsilon, (draws, runs)).sum(axis=0)
+    for quantile in (0.4, 0.1, 0.01, 1e-3):
+        x = np.quantile(sums, quantile) / n
+        share = (sums <= n * x).mean()
+        bound = math.exp(-noisy_tail(n, x, q, epsilon, draws))
+        assert share - 5 * math.sqrt(share / runs) <= bound
+        if law == "coins":
+            assert share > bound / 6  # close enough for a bound to be wrong
+
+
+@pytest.mark.parametrize("draws", [2, 3, 4, 7, 20])
+def test_the_density_of_tilted_draws_is_as_low_as_the_proof_says(draws):
+    """The convolution of tilted draws on a fine grid, in units of 1/epsilon."""
+    step = 0.01
+    for s in (0.05, 0.4, 0.8):
+        v = np.arange(-60 / (1 - s), 60 / (1 - s), step)
+        one = 0.5 * (1 - s * s) * np.exp(-np.abs(v) - s * v)
+        power = np.fft.rfft(one * step, n=draws * v.size) ** draws
+        largest = np.fft.irfft(power, n=draws * v.size).max() / step
+        ratio = s * math.sqrt(2 * (1 + s * s) * math.pi * (2 * draws - 3)) / (1 - s * s)
+        assert largest <= s / ratio * 1.001
+        assert largest > 0.6 * s / ratio
+
+
+def test_the_nats_of_the_tail_rise_with_the_tilt():
+    for draws in (1, 2, 5, 40):
+        nats = [tail_nats(s, draws) for s in np.linspace(1e-6, 1 - 1e-6, 500)]
+        assert (np.diff(nats) > 0).all()
+        assert nats[0] < 1e-4
+
+
 def long_rate(n: float, x: float, q: float, epsilon: float, draws: int) -> float:
     """The supremum over s in 40 digits: where its slope is 0, by bisection."""
     with mpmath.workdps(40):
@@ -100,3 +144,4 @@ def test_at_every_epsilon(n, x, q, epsilon, draws):
     rate = noisy_kl(n, x, q, epsilon, draws)
     assert rate == pytest.approx(long_rate(n, x, q, epsilon, draws), rel=1e-5, abs=1e-5)
     assert rate <= noisy_surprisal(n, x, q, epsilon, draws) < math.inf
+    assert rate <= noisy_tail(n, x, q, epsilon, draws) < math.inf

@@ -83,11 +83,11 @@ import numpy as np
 from balaclava.estimators.noisy_kl import tail_nats
 
 # Tilts s at which bounds are evaluated, from 1e-3 to 1 - 1e-8. Every choice is valid.
-_TILTS = 1.0 / (1.0 + np.exp(-np.linspace(-7.0, 18.0, 76)))
+_TILTS = 1.0 / (1.0 + np.exp(-np.linspace(-7.0, 18.0, 61)))
 # Levels e, from a part of the smallest gap to one of the largest, and d as a part of gap - e.
 _LEVELS, _LEAST_PART, _MOST_PART = 8, 0.2, 0.6
 _PARTS = (0.2, 0.35, 0.5, 0.65)
-_REACH = 16  # tilts tried from the best one at q - e on; the best one at q is larger
+_REACH = 14  # tilts tried beyond the best one at q - e; the best one at q is larger
 _SEARCH_STEPS = 40  # halvings in the search for a tilt
 _GRID_RATIO = 1.1  # of the pulls z at which the tail is evaluated
 
@@ -112,10 +112,11 @@ def batch_states(sizes: Sequence[int], growth: float) -> np.ndarray:
 
 
 class Waits(NamedTuple):
-    """How long an underestimated arm may wait: levels of its rate at q - e, and their chances."""
+    """How long an underestimated arm may wait, by [state, tilt]."""
 
-    levels: np.ndarray  # [state, tilt], increasing; the first is 0
-    chances: np.ndarray  # of a rate at or above the level, at most
+    levels: np.ndarray  # of its rate at q - e, increasing; the first is 0
+    surprisals: np.ndarray  # of that rate, in nats
+    slack: np.ndarray  # each nat above the level adds a nat of surprisal, less so many in all
 
 
 class ImedBound:
@@ -195,20 +196,28 @@ class ImedBound:
         noise = 2.0 * self.m * _TILTS / (self.epsilon * self.n * (1.0 - _TILTS * _TILTS))
         x = tilted / (1.0 - y + tilted) - noise
         levels = self.exponent(_TILTS, x, y) + (self.nats if self.sharp else 0.0)
+        # From x on down to the next, tilts from the next one on gain as much as the rate at q - e.
         first, rest = self.surprisal(y, mean), np.zeros(x.shape)
-        for reach in range(_REACH):
+        for reach in range(1, _REACH):
             i = np.minimum(np.arange(_TILTS.size) + reach, _TILTS.size - 1)
             np.maximum(rest, self.exponent(_TILTS[i], x, mean) + self.nats[:, i], out=rest)
-        increasing = np.maximum.accumulate(np.hstack([0.0 * first, levels]), axis=1)
-        return Waits(increasing, np.exp(-np.hstack([first, np.maximum(rest, first)])))
+        none = 0.0 * first
+        slack = np.diff(self.nats if self.sharp else 0.0 * x, axis=1, prepend=none)
+        return Waits(
+            np.maximum.accumulate(np.hstack([none, levels]), axis=1),
+            np.hstack([first, np.maximum(rest, first)]),
+            np.hstack([slack, none + math.inf]),
+        )
 
     def overplay(self, waits: Waits, rounds: np.ndarray) -> np.ndarray:
         """A bound on P(S > z) for each z; `rounds` bounds the round in which S is reached."""
         most = np.log(self.z * np.maximum(1.0, self.clock / rounds) / self.growth)
         chance = np.zeros(self.z.shape)
-        for level, chances, n in zip(*waits, self.n[:, 0], strict=True):
-            last = np.searchsorted(level, most - math.log(n), side="right") - 1
-            chance += chances[np.maximum(last, 0)]
+        for level, surprisal, slack, n in zip(*waits, self.n[:, 0], strict=True):
+            r = most - math.log(n)
+            last = np.maximum(np.searchsorted(level, r, side="right") - 1, 0)
+            further = np.maximum(r - level[last] - slack[last], 0.0)
+            chance += np.exp(-surprisal[last] - further)
         return chance
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 (few objects are kept)
@@ -233,8 +242,11 @@ class ImedBound:
                     longer = float(np.diff(np.maximum(self.z, cap)) @ chance[:-1])
                     least[i] = min(least[i], cap + float(misled @ beyond) + longer)
         by_arms = float(self.counts * self.gaps @ least)
-        by_tail = [lost[0] + np.diff(lost) @ np.minimum(chance, 1.0)[:-1] for lost, chance in self.tails]
-        return float(min(by_arms, *by_tail))
+        by_tail = [
+            float(lost[0] + np.diff(lost) @ np.minimum(chance, 1.0)[:-1])
+            for lost, chance in self.tails
+        ]
+        return min([by_arms, *by_tail])
 
     def tail(self, x: float) -> float:
         """The bound on the probability of a regret above x."""

@@ -13,7 +13,7 @@ import pytest
 import balaclava as bl
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from balaclava.errors import ParameterError
-from balaclava.policies.bounded.batched import pulls_after
+from balaclava.policies.bounded.batched import numbered_size, pulls_after, size_number
 from balaclava.policies.bounded.dp_imed import DPIMED, Batching, Index
 from balaclava.privacy.randomness import seeded
 from tests.effort import but_slow, looks
@@ -175,12 +175,11 @@ def test_decisions_are_those_of_the_plain_rule_on_the_same_noise(name: str, epsi
     assert arms == plain.tolist()
 
 
-def plain_rechecking_index(
-    n: float, x: float, top: float, epsilon: float, m: int, arms: int, t: int
+def plain_own_index(
+    kind: str, n: float, x: float, top: float, epsilon: float, m: int, arms: int, t: int
 ) -> float:
-    """dp-imed's own index: the exponent on a grid of s, its curvature by differences."""
-    paper = n * plain_private_kl(min(max(x, 0.0), 1.0), top, epsilon)
-    surprise = 0.0
+    """dp-imed's own indices: the exponent on a grid of s, its curvature by differences."""
+    rate = surprise = tail = 0.0
     if x < top:
         step = 1e-5
         s = np.arange(step, 1.0 - step / 2, step)
@@ -188,20 +187,31 @@ def plain_rechecking_index(
         exponents += m * np.log(1 - s * s)
         best = min(max(int(exponents.argmax()), 1), s.size - 2)
         curvature = 2 * exponents[best] - exponents[best - 1] - exponents[best + 1]
-        tilt = s[best] * math.sqrt(curvature) / step
-        surprise = float(exponents[best])
-        surprise += math.log((3 * tilt + math.sqrt(tilt * tilt + 8)) / math.sqrt(8))
+        rate, tilt = float(exponents[best]), s[best]
+        width = tilt * math.sqrt(curvature) / step
+        surprise = rate + math.log((3 * width + math.sqrt(width * width + 8)) / math.sqrt(8))
+        factor = (1 - tilt) * (2 * tilt / (1 + tilt)) ** tilt
+        if m > 1:
+            spread = math.sqrt(2 * (1 + tilt**2)) / (1 - tilt**2)
+            ratio = tilt * spread * math.sqrt(math.pi * (2 * m - 3))
+            factor = min(factor, (1 - math.exp(-ratio)) / ratio)
+        tail = rate - math.log(factor)
+    if kind != "rechecking":
+        own = {"exact": rate, "tail": tail}[kind]
+        return max(own - math.log(max(4_000 / arms / t, 1.0)), 0.0) + math.log(n)
+    paper = n * plain_private_kl(min(max(x, 0.0), 1.0), top, epsilon)
     if surprise < 12.4 - math.log((arms - 1) * epsilon / (1 + epsilon) * n):
         paper = max(min(paper, surprise) - 5 * math.log(max(t / 12_000, 1.0)), 0.0)
     return paper + math.log(n)
 
 
-def plain_rechecking_play(epsilon: float, coins: np.ndarray, rng: Any) -> list[int]:
-    """The arms of a run of dp-imed with its defaults, batch by batch."""
+def plain_own_play(kind: str, epsilon: float, coins: np.ndarray, rng: Any) -> list[int]:
+    """The arms of a run of dp-imed with its adaptive batches, batch by batch."""
     horizon, arms = coins.shape
     played: list[int] = []
     n, total, m = np.zeros(arms), np.zeros(arms), np.zeros(arms, int)
-    for _ in range(math.ceil(40 / epsilon)):
+    first = 40 / epsilon
+    for _ in range(math.ceil(first)):
         block = list(range(arms))
         for i in range(arms):
             turn = i + int(rng.random() * (arms - i))
@@ -209,21 +219,29 @@ def plain_rechecking_play(epsilon: float, coins: np.ndarray, rng: Any) -> list[i
             played.append(block[i])
             total[block[i]] += coins[len(played) - 1, block[i]]
             n[block[i]] += 1
-            if n[block[i]] == math.ceil(40 / epsilon):
+            if n[block[i]] == math.ceil(first):
                 total[block[i]] += rng.laplace(0, 1 / epsilon)
     m += 1
     while len(played) < horizon:
         top, x, t = min(max((total / n).max(), 0.0), 1.0), total / n, len(played) + 1
-        indices = [
-            plain_rechecking_index(n[a], x[a], top, epsilon, m[a], arms, t) for a in range(arms)
-        ]
-        arm = int(np.argmin(indices))
-        low, high = 1.25 * n[arm], 2.0 * n[arm]
-        for _ in range(12 if x[arm] < top else 0):
-            middle = (low + high) / 2
-            index = plain_rechecking_index(middle, x[arm], top, epsilon, m[arm] + 1, arms, t)
-            low, high = (middle, high) if index < math.log(t) + 0.5 else (low, middle)
-        size = math.ceil(high) - int(n[arm])
+
+        def index(a: int, pulls: float, more: int, top: float = top, x: Any = x, t: int = t) -> Any:
+            return plain_own_index(kind, pulls, x[a], top, epsilon, m[a] + more, arms, t)
+
+        arm = int(np.argmin([index(a, n[a], 0) for a in range(arms)]))
+        if kind == "rechecking":
+            low, high = 1.25 * n[arm], 2.0 * n[arm]
+            for _ in range(12 if x[arm] < top else 0):
+                middle = (low + high) / 2
+                short = index(arm, middle, 1) < math.log(t) + 0.5
+                low, high = (middle, high) if short else (low, middle)
+            after = math.ceil(high)
+        else:
+            listed = [math.ceil(first * 1.14**j) for j in range(60)]
+            listed = [size for size in listed if n[arm] < size <= 2 * n[arm]]
+            enough = [a for a in listed if x[arm] < top and index(arm, a, 1) >= math.log(t)]
+            after = [*enough[:1], listed[-1]][0]
+        size = after - int(n[arm])
         rewards = coins[len(played) : len(played) + size, arm]
         total[arm] += rewards.sum() + rng.laplace(0, 1 / epsilon)
         n[arm], m[arm] = n[arm] + size, m[arm] + 1
@@ -232,14 +250,16 @@ def plain_rechecking_play(epsilon: float, coins: np.ndarray, rng: Any) -> list[i
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.37, 7.0])
-def test_dp_imed_decides_as_its_own_rule_written_again(epsilon: float) -> None:
+@pytest.mark.parametrize("index", ["rechecking", "tail", "exact"])
+def test_dp_imed_decides_as_its_own_rule_written_again(index: str, epsilon: float) -> None:
     coins = (np.random.default_rng(5).random((2_000, 3)) < MEANS).astype(float)
-    agent, arms = bl.policy("dp-imed", arms=3, epsilon=epsilon).agent(seed=11), []
+    policy = bl.policy("dp-imed", arms=3, epsilon=epsilon, index=index, horizon=4_000)
+    agent, arms = policy.agent(seed=11), []
     for t in range(len(coins)):
         decision = agent.ask()
         agent.tell(decision, coins[t, decision.arm])
         arms.append(decision.arm)
-    assert arms == plain_rechecking_play(epsilon, coins, seeded(11))
+    assert arms == plain_own_play(index, epsilon, coins, seeded(11))
 
 
 @pytest.mark.oracle
@@ -332,7 +352,7 @@ def batches_of_arm_zero(policy: bl.Policy, rounds: int) -> list[int]:
         ("adap-klucb", {}, [1, 1, 2, 4, 8, 16, 32]),
         ("lazy-dp-ts", {}, [1, 2, 4, 8, 16, 32]),
         ("lazy-dp-ucb", {}, [1, 2, 4, 8, 16, 32]),
-        ("dp-imed", {}, [40, 40]),  # an only arm leads, and doubles
+        ("dp-imed", {}, [40, 38]),  # an only arm leads, and nearly doubles
         ("dp-imed", PAPER, [30, 15, 23]),
         ("dp-klucb", {}, [30, 8, 9, 12, 15, 18]),
         # As published, ceil(2^m), ceil(1.5^m) and ceil(1.1^m), kept increasing.
@@ -489,7 +509,7 @@ def test_the_defaults_add_noise_a_few_times_at_any_epsilon(epsilon: float) -> No
 
 @pytest.mark.parametrize("epsilon", [1e-6, 800.0, 1e12])
 @pytest.mark.parametrize("batches", ["adaptive", "ratio"])
-@pytest.mark.parametrize("index", ["rechecking", "exact"])
+@pytest.mark.parametrize("index", ["tail", "rechecking", "exact"])
 def test_agents_play_on_at_every_epsilon(epsilon: float, index: str, batches: str) -> None:
     agent = bl.policy("dp-imed", arms=3, epsilon=epsilon, index=index, batches=batches).agent(
         seed=1
@@ -503,8 +523,49 @@ def test_agents_play_on_at_every_epsilon(epsilon: float, index: str, batches: st
 
 
 def test_values_that_earlier_versions_saved_are_read():
-    policy = bl.policy("dp-imed", arms=3, epsilon=1.0)
+    policy = bl.policy("dp-imed", arms=3, epsilon=1.0, index="rechecking")
     earlier = policy.parameters | {"index": "careful", "batches": "need"}
+    del earlier["horizon"]  # a later parameter
     assert type(policy).create(earlier) == policy
-    with pytest.raises(ParameterError, match="one of 'paper', 'exact', 'rechecking'"):
+    with pytest.raises(ParameterError, match="one of 'tail', 'exact', 'paper', 'rechecking'"):
         bl.policy("dp-imed", arms=3, epsilon=1.0, index="sure")
+
+
+# Clock and sizes
+
+
+def test_a_horizon_sets_the_clock_and_bounds_the_first_batch():
+    plain = bl.policy("dp-imed", arms=4, epsilon=0.1)
+    assert (plain.clock, plain.constants().first_batch) == (5_000, 400)
+    short = bl.policy("dp-imed", arms=4, epsilon=0.1, horizon=1_000)
+    assert (short.clock, short.constants().first_batch) == (250, 31.25)
+    assert bl.policy("dp-imed", arms=4, epsilon=0.1, horizon=1).constants().first_batch == 1
+    own = bl.policy("dp-imed", arms=4, epsilon=0.1, horizon=1_000, first_batch=90)
+    assert own.constants().first_batch == 90
+    for index in ("paper", "rechecking"):
+        other = bl.policy("dp-imed", arms=4, epsilon=1.0, horizon=100, index=index)
+        assert other.constants().first_batch == 40
+
+
+def test_it_plays_beyond_its_horizon():
+    agent = bl.policy("dp-imed", arms=2, epsilon=5.0, horizon=50).agent(seed=1)
+    for _ in range(200):
+        decision = agent.ask()
+        agent.tell(decision, reward=float(decision.arm))
+    assert agent.estimates()[1].decisions > 100
+
+
+@pytest.mark.parametrize("first", [1.0, 2.5, 31.25, 400.0])
+@pytest.mark.parametrize("ratio", [1.01, 1.14, 3.0])
+def test_the_next_size_is_the_least_listed_one_above(first: float, ratio: float) -> None:
+    options = {"first_batch": first, "batch_ratio": ratio}
+    policy = bl.policy("dp-imed", arms=2, epsilon=1.0, **options)
+    params = policy.constants()
+    listed = [math.ceil(first * ratio**j) for j in range(20 if ratio > 2 else 700)]
+    for pulls in (0, 1, 2, 7, 31, 399, 400, 456):
+        number = size_number(params, pulls)
+        assert numbered_size(params, number) == min(s for s in listed if s > pulls)
+    assert policy.sizes(1_000) == sorted({s for s in listed if s < 1_000}) + [
+        min(s for s in listed if s >= 1_000)
+    ]
+    assert numbered_size(params, size_number(params, 2**53)) == 2**53

@@ -109,7 +109,7 @@ def size_number(params: Any, pulls: int) -> int:
     if pulls > params.first_batch:
         steps = math.log(min(pulls / params.first_batch, 2.0**53)) / math.log(params.batch_ratio)
         number = max(int(steps) - 1, 0)  # at most the number, whatever the rounding
-    while numbered_size(params, number) <= pulls and pulls < 2**53:
+    while numbered_size(params, number) <= min(pulls, 2.0**53 - 1.0):
         number += 1
     return number
 
