@@ -175,9 +175,7 @@ def make_runs(
                     low, high = ratio * before, 2.0 * before
                     for _ in range(12 if x < top else 0):
                         middle = 0.5 * (low + high)
-                        value = index(
-                            kind, clock, t + 1.0, middle, x, top, epsilon, m + 1.0, arms
-                        )
+                        value = index(kind, clock, t + 1.0, middle, x, top, epsilon, m + 1.0, arms)
                         if value < math.log(t + 1.0) + 0.5:
                             low = middle
                         else:
@@ -280,8 +278,8 @@ def check(runs: int) -> None:
             how: dict[str, Any] = {"horizon": horizon, "repetitions": runs, "checkpoints": 1}
             package = bl.simulate(policy, world, seed=1, **how).final_regret("dp-imed")
             here = play(RULES[name], means, epsilon, horizon, runs, 7)
-            found = ks_2samp(here.round(6), package.round(6)).pvalue  # sums of gaps are rounded
-            print(f"{name}, epsilon {epsilon:g}: p = {found:.3f}")
+            chance = ks_2samp(here.round(6), package.round(6)).pvalue  # sums of gaps are rounded
+            print(f"{name}, epsilon {epsilon:g}: p = {chance:.3f}")
 
 
 def main() -> None:

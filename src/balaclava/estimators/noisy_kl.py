@@ -38,7 +38,7 @@ Proof of the second. Under the law tilted by exp(-s epsilon S),
 
 If S has under it a density of at most f, the last factor is at most f times the integral of
 exp(-s epsilon y) over y from 0 to 1/f, which is (1 - exp(-l)) / l with l = s epsilon / f. f is at
-most the largest density of the m tilted draws, whatever the rewards. The characteristic function
+most the largest density of the m tilted draws, for any rewards. The characteristic function
 of a tilted draw, in units of 1/epsilon, is in absolute value
 
     ((1 + u^2/(1 + s)^2) (1 + u^2/(1 - s)^2))^(-1/2) <= (1 + a u^2)^(-1/2),

@@ -42,7 +42,7 @@ exp(-noisy_tail). As Q(x, q) - Q(x, q - e) >= G = noisy_kl at (q - e, q), the la
 exp(-G - r): the chance that an arm is overplayed by z falls as 1/max(z, H/K).
 
 For sizes ceil(b c^m), "exact" and one size after the other, the first term of the mean is at most
-(c + o(1)) log T / d_epsilon(p + d, q - e), since R >= n d_epsilon - m log n - O(1) and m = O(log n).
+(c + o(1)) log T / d_epsilon(p + d, q - e): R >= n d_epsilon - m log n - O(1), and m = O(log n).
 The second is bounded, and the third is of the order of log log T. With small d and e: pulls over
 log T are in the limit at most c / d_epsilon(p, q). Private policies that are good on all Bernoulli
 arms cannot have less than 1 / d_epsilon(p, q) if q < 1 (`theory.bounds.private_kl_instance`). With
@@ -65,7 +65,7 @@ not good begins in round t in one of three ways.
 
 Let S be the largest g B of a run, in round t. If no batch of the second way exceeds max(c, z), an
 arm that is not good never has more than max(c, z, S) pulls; if S <= z, that is the tail. Let S > z.
-Before round t each good arm has at most n <= S pulls, and so t <= u(S). If g n < z, then S > g n and
+Before round t each good arm has at most n <= S pulls, so t <= u(S). If g n < z, then S > g n and
 Q(x, q - e) = log(S max(1, H/t) / (g n)) >= r(z), since S / u(S) increases in S and t <= T.
 If g n >= z, then r(z) counts as 0: x < q - e is all that is used.
 
@@ -86,9 +86,9 @@ from balaclava.estimators.noisy_kl import tail_nats
 _TILTS = 1.0 / (1.0 + np.exp(-np.linspace(-7.0, 18.0, 61)))
 # Levels e, from a part of the smallest gap to one of the largest, and d as a part of gap - e.
 _LEVELS, _LEAST_PART, _MOST_PART = 8, 0.2, 0.6
-_PARTS = (0.2, 0.35, 0.5, 0.65)
+_GAP_SHARES = (0.2, 0.35, 0.5, 0.65)
 _REACH = 14  # tilts tried beyond the best one at q - e; the best one at q is larger
-_SEARCH_STEPS = 40  # halvings in the search for a tilt
+_TILT_HALVINGS = 40  # halvings in the search for a tilt
 _GRID_RATIO = 1.1  # of the pulls z at which the tail is evaluated
 
 
@@ -177,7 +177,7 @@ class ImedBound:
     def rate(self, x: float, y: float) -> np.ndarray:
         """Q(x, y) of each state, or little less: at the tilt at which the exponent's slope is 0."""
         low, high = np.zeros(self.n.shape), np.ones(self.n.shape)
-        for _ in range(_SEARCH_STEPS):
+        for _ in range(_TILT_HALVINGS):
             s = 0.5 * (low + high)
             tilted = y * np.exp(-self.epsilon * s)
             slope = self.epsilon * self.n * (tilted / (1.0 - y + tilted) - x) * (1.0 - s * s)
@@ -235,7 +235,7 @@ class ImedBound:
         for e in self.levels():
             chance = np.minimum(self.overplay(self.waits(e, self.best), rounds), 1.0)
             for i, gap in enumerate(self.gaps):
-                for part in _PARTS if gap > e else ():
+                for part in _GAP_SHARES if gap > e else ():
                     cap, misled = self.regular(gap, part * (gap - e), e)
                     start = np.maximum(self.n[:, 0], cap)
                     beyond = np.maximum(np.minimum(self.after, self.T) - start, 0.0)
@@ -264,7 +264,7 @@ class ImedBound:
     def _tails(self, e: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         good = self.gaps < 0.999 * e
         waits = [self.waits(e, self.best - gap) for gap in self.gaps[good]]
-        for part in _PARTS:
+        for part in _GAP_SHARES:
             caps, chance = np.full(self.gaps.shape, self.T), np.zeros(self.z.shape)
             for i in np.flatnonzero(~good):
                 caps[i], misled = self.regular(self.gaps[i], part * max(self.gaps[i] - e, 0.0), e)

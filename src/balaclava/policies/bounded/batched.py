@@ -108,7 +108,7 @@ def size_number(params: Any, pulls: int) -> int:
     number = 0
     if pulls > params.first_batch:
         steps = math.log(min(pulls / params.first_batch, 2.0**53)) / math.log(params.batch_ratio)
-        number = max(int(steps) - 1, 0)  # at most the number, whatever the rounding
+        number = max(int(steps) - 1, 0)  # at most the number, rounding included
     while numbered_size(params, number) <= min(pulls, 2.0**53 - 1.0):
         number += 1
     return number
