@@ -105,6 +105,23 @@ def free_note(state: Episodes) -> int:
 
 
 @kernel(borrows=True)
+def block_in_first_episode(state: Episodes) -> int:
+    """Of several blocks, the one with the fewest decisions whose first episode still takes some.
+
+    NO_ROW if there is none, or a single block. A block without a release has no estimate, and its
+    index says nothing about its rewards: it must take part before blocks are compared.
+    """
+    block = NO_ROW
+    if state.number.size > 1:
+        for each in range(state.number.size):
+            if state.number[each] == 1 and (
+                block == NO_ROW or state.size[each] < state.size[block]
+            ):
+                block = each
+    return block
+
+
+@kernel(borrows=True)
 def add_decision(state: Episodes, block: int, first: float, growth: float) -> int:
     """Add the decision whose features were noted to the open episode; returns its phase.
 

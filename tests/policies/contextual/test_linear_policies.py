@@ -16,7 +16,7 @@ from balaclava.policies.contextual.private_sums import noise_radius
 from balaclava.simulation.engine import chosen_device
 from balaclava.simulation.feedback import PROMPT
 
-NAMES = ["linucb", "lin-ts", "dp-linucb", "dp-lin-ts", "ldp-linucb"]
+NAMES = ["linucb", "lin-ts", "dp-linucb", "dp-lin-ts", "dp-lin-bayes-ucb", "ldp-linucb"]
 PRIVATE = {"epsilon": 1.0, "delta": 1e-3}
 
 
@@ -53,6 +53,41 @@ def test_linucb_is_the_one_of_the_paper(disjoint: bool) -> None:
                 agent.tell(late, reward)
                 V[block] += np.outer(x, x)
                 b[block] += reward * x
+
+
+def constant_means(means: list[float]) -> bl.Environment:
+    """Participants with three features, of which only the intercept matters."""
+    turns = np.linspace(0.0, 6.0, 40)
+    table = np.column_stack([np.ones(40), np.cos(turns), np.sin(turns)]) / math.sqrt(2.0)
+    theta = [part for mean in means for part in (mean * math.sqrt(2.0), 0.0, 0.0)]
+    return bl.environment("linear", arms=len(means), theta=theta, contexts="disjoint", table=table)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["dp-linucb", "dp-lin-ts", "dp-lin-bayes-ucb", "ldp-linucb"])
+def test_no_policy_stays_with_the_arm_of_its_first_release(name: str) -> None:
+    """Random play loses 800 here, and dp-linucb lost 721 while untried arms could wait.
+
+    In 200 runs the means are 22 to 96 and the deviations at most 26: the limit is 17 standard
+    errors away.
+    """
+    scale = {} if name == "dp-lin-bayes-ucb" else {"radius_scale": 0.3}
+    policy = make(name, arms=2, features=3, disjoint=True, **scale)
+    results = bl.simulate(
+        policy, constant_means([0.5, 0.9]), horizon=4_000, repetitions=20, seed=1, checkpoints=1
+    )
+    assert results.final_regret(name).mean() < 200
+
+
+def test_arms_take_turns_until_each_has_made_its_first_episode() -> None:
+    agent = make("dp-linucb", disjoint=True, first_episode=3).agent(seed=1)
+    arms = []
+    for _ in range(9):
+        decision = agent.ask([0.6, 0.8])
+        agent.tell(decision, 1.0)
+        arms.append(decision.arm)
+    assert arms == [0, 1, 2] * 3
+    assert agent.status().releases == 3
 
 
 def test_v_of_theta_holds_the_decisions_whose_rewards_were_released() -> None:

@@ -8,7 +8,13 @@ import numpy as np
 
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
-from balaclava.frames.episodes import Episodes, add_reward, begin_episodes, give_up
+from balaclava.frames.episodes import (
+    Episodes,
+    add_reward,
+    begin_episodes,
+    block_in_first_episode,
+    give_up,
+)
 from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import dot, radius, squared_width
 from balaclava.policies.base import Kernels, register
@@ -58,8 +64,8 @@ def renew_radius(params: Params, state: State, block: int) -> None:
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) -> tuple[int, int]:
     episodes = state.episodes
-    best, highest = 0, -math.inf
-    for arm in range(params.arms):
+    best, highest = block_in_first_episode(episodes), -math.inf
+    for arm in range(params.arms if best == NO_ROW else 0):
         block, x = coefficient_block(state.radii.size, arm), context[context_row(context, arm)]
         if episodes.draws[block] == 0 or episodes.waiting[block] > 0:
             square = squared_width(episodes.made, block, x)
@@ -74,7 +80,7 @@ def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) 
 @kernel(borrows=True)
 def settle_episode(params: Params, state: State, block: int, row: int, rng: Any) -> None:
     if row != NO_ROW:
-        release_sum(params, state.episodes, block, row, rng)
+        release_sum(params, params.feature_bound, state.episodes, block, row, rng)
         state.noise[block] += noise_radius(params, state.episodes, block)
         renew_radius(params, state, block)
 
@@ -103,10 +109,12 @@ class DPLinUCB(PrivateLinearPolicy):
     `radius_scale` to 0.3 if regret matters more than the proof. If each arm has its own
     coefficients, dp-lin-ts is better.
 
-    An episode ends when det V of the decisions made has grown `episode_growth`-fold, and after at
-    least `first_episode` decisions. It settles when all its rewards are received or given up. Then
-    the sum of r x over the received ones is released with noise and added to b. With V = lambda I +
-    sum of x x' over the same decisions and theta = V^-1 b, play the arm with the largest
+    The first episode ends after `first_episode` decisions. A later one ends when it has as many and
+    det V of the decisions made has grown `episode_growth`-fold since its start. An episode settles
+    when all its rewards are received or given up. Then the sum of r x over the received ones is
+    released with noise and added to b. With `disjoint` each arm has its own episodes, and the arms
+    take turns until each has made its first. With V = lambda I + sum of x x' over the decisions of
+    the released sums and theta = V^-1 b, play the arm with the largest
 
     .. math:: \langle \theta, x \rangle + \beta |x|_{V^{-1}},
 
@@ -115,7 +123,8 @@ class DPLinUCB(PrivateLinearPolicy):
     where N adds up a bound on each draw of noise, in the V of its own release (`private_sums`).
     While episodes wait for rewards, the width is that of all decisions made, so that the policy
     does not explore twice. Few and large releases keep the noise low: by default an episode has
-    at least 4 s d decisions and lambda is 25 s, s the standard deviation of the noise.
+    at least 4 s d decisions (7 s d with `disjoint`) and lambda is 25 s, s the standard deviation of
+    the noise.
 
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory; contexts are public and not
@@ -129,7 +138,8 @@ class DPLinUCB(PrivateLinearPolicy):
         delta: probability outside it; 0 for Laplace noise.
         feature_bound: largest norm of a row of features; the sensitivity depends on it.
         ridge: lambda; 25 standard deviations of the noise by default.
-        first_episode: least number of decisions of an episode; 4 d deviations by default.
+        first_episode: least number of decisions of an episode; 4 d deviations of the noise by
+            default, 7 d with `disjoint`.
         radius_scale: multiplies beta; never affects privacy.
 
     Example:
@@ -152,6 +162,11 @@ class DPLinUCB(PrivateLinearPolicy):
     reference = "after Azize, Basu 2024"
     examples = ({"delta": 1e-3, "first_episode": 20, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, forget)
+
+    @property
+    def shortest(self) -> float:
+        """More with `disjoint`: an arm that looks poor after one short episode stays so."""
+        return 7.0 if self.disjoint else 4.0
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """1: the arm is determined by the releases and the context."""
