@@ -5,8 +5,8 @@ python benchmarks/contextual.py worlds --runs 10
 python benchmarks/contextual.py coverage --runs 10000
 python benchmarks/contextual.py steps
 python benchmarks/contextual.py agents
-python benchmarks/contextual.py tables --runs 4
-python benchmarks/contextual.py floor --runs 20
+python benchmarks/contextual.py tables --runs 8 --epsilon 1
+python benchmarks/contextual.py late --runs 40
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from balaclava.simulation.analysis.statistics import plus_minus
 
 ARMS, FEATURES = 10, 10
 PRIVATE = {"epsilon": 1.0, "delta": 1e-5}
+SCALES = (1.0, 0.3, 0.1)  # values of radius_scale, for every baseline
 
 
 def trial_world(features: int = FEATURES, arms: int = ARMS, seed: int = 1) -> bl.Environment:
@@ -35,16 +36,23 @@ def trial_world(features: int = FEATURES, arms: int = ARMS, seed: int = 1) -> bl
     return bl.environment("linear", arms=arms, theta=theta)
 
 
-def contenders(**shape: Any) -> dict[str, bl.Policy]:
-    """The private policies and their baselines."""
+def contenders(epsilon: float = 1.0, **shape: Any) -> dict[str, bl.Policy]:
+    """The private policies and their baselines, each at several scales."""
+    private = {"epsilon": epsilon, "delta": PRIVATE["delta"]}
+    families: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
+        "linucb": ({}, SCALES),
+        "lin-ts": ({}, SCALES),
+        "dp-linucb": (private, SCALES),
+        "dp-lin-ts": (private, SCALES),
+        "ldp-linucb": ({"epsilon": epsilon}, SCALES),
+        "dp-lin-bayes-ucb": (private, (1.5,)),
+    }
     return {
-        "linucb": bl.policy("linucb", **shape),
-        "linucb, radius_scale 0.3": bl.policy("linucb", radius_scale=0.3, **shape),
-        "lin-ts": bl.policy("lin-ts", **shape),
-        "dp-linucb": bl.policy("dp-linucb", **PRIVATE, **shape),
-        "dp-linucb, radius_scale 0.3": bl.policy("dp-linucb", radius_scale=0.3, **PRIVATE, **shape),
-        "dp-lin-ts": bl.policy("dp-lin-ts", **PRIVATE, **shape),
-        "ldp-linucb": bl.policy("ldp-linucb", epsilon=1.0, **shape),
+        f"{name}, {scale:g}": bl.policy(
+            bl.PolicyName(name), radius_scale=scale, **parameters, **shape
+        )
+        for name, (parameters, scales) in families.items()
+        for scale in scales
     }
 
 
@@ -283,50 +291,59 @@ def steps(runs: int) -> None:
         print(f"MABWiser / linucb: {theirs / best['linucb']:.0f} (target at least 100)")
 
 
-def tables(runs: int) -> None:
-    """Three labelled tables: mistakes in 10^5 rounds."""
+def table_worlds() -> dict[str, bl.Environment]:
+    """Four labelled tables, and two tables of participants with drawn linear means."""
     from sklearn import datasets
 
-    for name in ("wine", "breast_cancer", "digits"):
+    worlds: dict[str, bl.Environment] = {}
+    for name in ("wine", "iris", "breast_cancer", "digits"):
         data = getattr(datasets, f"load_{name}")()
-        world = bl.environment("labelled", features=data.data, labels=data.target)
+        worlds[name] = bl.environment("labelled", features=data.data, labels=data.target)
+    rng = np.random.default_rng(5)
+    for arms, features in ((5, 10), (10, 20)):
+        rows, theta = (rng.normal(size=(n, features)) for n in (4_000, arms))
+        for part, length in ((rows, 1.0), (theta, 0.4 * math.sqrt(2.0))):
+            part[:, 1:] *= length / np.linalg.norm(part[:, 1:], axis=1, keepdims=True)
+        rows[:, 0], theta[:, 0] = 1.0, 0.5 * math.sqrt(2.0)
+        worlds[f"drawn {arms} x {features}"] = bl.environment(
+            "linear", arms=arms, theta=theta.ravel(), contexts="disjoint",
+            table=rows / math.sqrt(2.0), outside="clip",
+        )  # fmt: skip
+    return worlds
+
+
+def tables(runs: int, epsilon: float = 1.0, only: str = "") -> None:
+    """Regret on tables, with separate coefficients for each arm; a quarter of the runs on digits.
+
+    On labelled tables it counts mistakes.
+    """
+    for name, world in table_worlds().items():
+        if only and only != name:
+            continue
         shape = {"arms": world.arms, "features": world.dimension, "disjoint": True}
-        print(f"\n{name}: {len(data.target)} rows, {world.arms} arms, {world.dimension} features")
+        policies = contenders(epsilon, **shape)
+        policies["dp-imed"] = bl.policy("dp-imed", arms=world.arms, epsilon=epsilon)
+        print(f"\n{name}: {world.arms} arms, {world.dimension} features, epsilon {epsilon:g}")
         show(
             bl.simulate(
-                contenders(**shape), world, horizon=10**5, repetitions=runs, seed=1,
-                checkpoints=[10**4, 10**5],
+                policies, world, horizon=10**5, seed=1, checkpoints=[10**3, 10**4, 10**5],
+                repetitions=max(runs // 4, 2) if name == "digits" else runs,
             )
         )  # fmt: skip
 
 
-def floor(draws: int) -> None:
-    """Mistakes on digits in 10^5 rounds if nothing had to be explored: a floor for dp-lin-ts.
-
-    After n rounds each arm has n/K rewards from the whole table, in one release with one draw of
-    noise, and plays by Bayes' rule. No policy that explores and releases in several episodes knows
-    as much.
-    """
-    from sklearn import datasets
-
-    data = datasets.load_digits()
-    world = bl.environment("labelled", features=data.data, labels=data.target)
-    X, labels, arms = world.constants().features.reshape(-1, world.dimension), data.target, 10
-    values, vectors = np.linalg.eigh(X.T @ X / len(X))
-    sums = np.array([X[labels == arm].sum(axis=0) / len(X) for arm in range(arms)])
-    deviation = bl.policy("dp-lin-ts", arms=arms, features=world.dimension, **PRIVATE).deviation
-    rng, rounds, errors = np.random.default_rng(1), np.geomspace(10, 10**5, 25), []
-    for n in rounds / arms:
-        gram = n * values
-        shrink = gram / (gram**2 + (0.25 * gram + deviation**2) * world.dimension)
-        wrong = []
-        for _ in range(draws):
-            released = n * sums + deviation * rng.normal(size=sums.shape)
-            theta = ((released @ vectors) * shrink) @ vectors.T
-            wrong.append(((X @ theta.T).argmax(axis=1) != labels).mean())
-        errors.append(np.mean(wrong))
-    print(f"digits: {np.trapezoid([0.9, *errors], [0, *rounds]):,.0f} mistakes in 10^5 rounds")
-    print(f"{np.interp(10**4, rounds, errors):.0%} of decisions are wrong at 10^4")
+def late(runs: int) -> None:
+    """Regret in 10^4 rounds if rewards are late: 5 arms with 3 shared features, epsilon 1."""
+    world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
+    for delay in (None, bl.Delay(mean=1_000, law="fixed"), bl.Delay(mean=1_000)):
+        print(f"\n{delay or 'no delay'}")
+        policies = contenders(arms=5, features=3)
+        show(
+            bl.simulate(
+                policies, world, horizon=10**4, repetitions=runs, seed=1, checkpoints=[10**4],
+                delay=delay,
+            )
+        )  # fmt: skip
 
 
 def main() -> None:
@@ -334,13 +351,18 @@ def main() -> None:
     parts |= {
         "agents": (agents, 5),
         "worlds": (worlds, 10),
-        "tables": (tables, 4),
-        "floor": (floor, 20),
+        "tables": (tables, 8),
+        "late": (late, 40),
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=parts)
     parser.add_argument("--runs", type=int)
+    parser.add_argument("--epsilon", type=float, default=1.0, help="of tables")
+    parser.add_argument("--table", default="", help="only this one of tables")
     options = parser.parse_args()
+    if options.part == "tables":
+        tables(options.runs or 8, options.epsilon, options.table)
+        return
     play, runs = parts[options.part]
     play(options.runs or runs)
 

@@ -33,8 +33,8 @@ def main() -> None:
     shape = {"arms": names, "features": world.dimension, "disjoint": True}
     private = {"epsilon": options.epsilon, "delta": 1e-5, **shape}
     policies = {
-        "linucb": bl.policy("linucb", **shape),
-        "dp-linucb": bl.policy("dp-linucb", radius_scale=0.3, **private),
+        "linucb": bl.policy("linucb", radius_scale=0.3, **shape),
+        "dp-lin-bayes-ucb": bl.policy("dp-lin-bayes-ucb", **private),
         "dp-imed, no features": bl.policy("dp-imed", arms=names, epsilon=options.epsilon),
     }
     results = bl.simulate(
@@ -43,7 +43,7 @@ def main() -> None:
     print(f"Follow-ups: {', '.join(names)}. Regret counts the wrong ones.")
     print(results.summary())
     results.plot(options.out / "screening.png")
-    print(policies["dp-linucb"].guarantee.explain())
+    print(policies["dp-lin-bayes-ucb"].guarantee.explain())
 
 
 if __name__ == "__main__":

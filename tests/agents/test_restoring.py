@@ -82,4 +82,5 @@ def test_every_registered_policy_has_a_save():
     assert names <= {name.partition("/")[0] for name in SAVES} | AFTER_VERSION_2
 
 
-AFTER_VERSION_2 = {"dp-top-two", "ldp-top-two", "dp-even"}  # policies that version 2 did not have
+# Policies that version 2 did not have.
+AFTER_VERSION_2 = {"dp-top-two", "ldp-top-two", "dp-even", "dp-lin-bayes-ucb"}

@@ -316,6 +316,8 @@ def check_array(label: str, value: Any, limits: Range, annotation: Any) -> np.nd
     """A read-only float array with the declared number of dimensions."""
     dimensions = array_dimensions(annotation)
     try:
+        if np.iscomplexobj(value):
+            raise TypeError  # the conversion would drop the imaginary parts
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise refusal(label, value, annotation) from None

@@ -25,6 +25,9 @@ from balaclava.policies.base import Policy
 
 SCHEMA = 2  # version of saves; the names and the order of a state's fields are part of it
 _OUTLINE_BYTES = 16
+# Elements of the arrays that are compressed. Below it gains little; larger ones are saved as they
+# are, so that the length of a save bounds what it unpacks to.
+LEAST_COMPRESSED, MOST_COMPRESSED = 1_000, 10**6
 _CONFIDENTIAL = "holds rewards or sums of them: keep it as secret as the rewards themselves"
 
 
@@ -110,20 +113,36 @@ def stored_arrays(
 
 
 def pack_state(state: Any) -> dict[str, Any]:
-    """All arrays of a state, as strings."""
-    return {
-        name: {
-            "dtype": array.dtype.str,
-            "shape": list(array.shape),
-            "data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode(),
-        }
-        for name, array in stored_arrays(state)
-    }
+    """All arrays of a state, as strings; compressed ones under the key "deflated"."""
+    return {name: _packed(array) for name, array in stored_arrays(state)}
+
+
+def _packed(array: np.ndarray) -> dict[str, Any]:
+    key, content = "data", np.ascontiguousarray(array).tobytes()
+    if LEAST_COMPRESSED <= array.size <= MOST_COMPRESSED:
+        shorter = zlib.compress(content)
+        key, content = min(("data", content), ("deflated", shorter), key=lambda each: len(each[1]))
+    shape, text = list(array.shape), base64.b64encode(content).decode()
+    return {"dtype": array.dtype.str, "shape": shape, key: text}
+
+
+def _unpacked(saved: dict[str, Any], size: int) -> bytes:
+    """The content of a packed array of `size` bytes; never much more than that."""
+    if "data" in saved:
+        return base64.b64decode(saved["data"], validate=True)
+    if size > 8 * MOST_COMPRESSED:
+        raise DamageError("a large array is compressed")
+    try:
+        return zlib.decompressobj().decompress(
+            base64.b64decode(saved["deflated"], validate=True), size + 1
+        )
+    except zlib.error:
+        raise DamageError("an array cannot be decompressed") from None
 
 
 def packed_numbers(packed: Any) -> int:
-    """An upper bound on the numbers in a packed state."""
-    return sum(len(array["data"]) for array in packed.values())
+    """An upper bound on the numbers in the large arrays of a packed state."""
+    return sum(len(array.get("data", "")) for array in packed.values())
 
 
 def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: int) -> None:
@@ -134,14 +153,15 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
         arrays = dict(stored_arrays(state, earlier=True))
     exact_keys(packed, *arrays)
     for name, array in arrays.items():
-        saved = exact_keys(packed[name], "dtype", "shape", "data")
+        saved = packed[name]
+        exact_keys(saved, "dtype", "shape", "deflated" if "deflated" in saved else "data")
         shape = [whole_number(length, 0, MOST_PLANNED) for length in checked_list(saved["shape"])]
         if saved["dtype"] != array.dtype.str or shape != list(array.shape):
             raise SavedStateError(
                 f"the saved state's {name!r} has another shape or type than in this version; "
                 "restore it with the version that saved it"
             )
-        _fill(name, array, base64.b64decode(saved["data"], validate=True))
+        _fill(name, array, _unpacked(saved, array.nbytes))
     if earlier:
         policy.fill_added(state)
     require_invariants(policy, state, decisions)

@@ -174,6 +174,8 @@ class Linear(ContextualEnvironment):
     def _checked_table(self) -> np.ndarray:
         rank = 3 if self.contexts == "list" else 2
         try:
+            if np.iscomplexobj(self.table):
+                raise TypeError
             table = np.array(self.table, dtype=np.float64)
         except (TypeError, ValueError):
             table = np.empty(0)

@@ -158,6 +158,8 @@ def add_reward(state: Episodes, block: int, phase: int, reward: float, step: flo
         sums[i] += math.trunc(reward * note[i] / step) * step
         for j in range(d):
             gram[i, j] += note[i] * note[j]
+    for i in range(d + 1):
+        note[i] = 0.0  # saves compress what is not needed
     state.rewards_in_episode[block, row] += 1
     return settle(state, block, row)
 

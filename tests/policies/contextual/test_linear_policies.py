@@ -219,7 +219,9 @@ def test_bad_contexts_are_refused() -> None:
         (None, "features are missing"),
         (good[0], "shape"),
         (good[:2], "shape"),
-        ([["a", "b"]] * 3, "must be numbers"),
+        ([["a", "b"]] * 3, "must be real numbers"),
+        (good + 0.1j, "must be real numbers"),
+        ((good + 0.1j).tolist(), "must be real numbers"),
         (np.full((3, 2), math.nan), "finite"),
         (np.full((3, 2), math.inf), "finite"),
         (2 * good, "longer than feature_bound"),
@@ -316,6 +318,22 @@ def test_all_policies_meet_the_same_contexts_and_regret_is_that_of_the_round() -
 def test_contexts_that_cannot_be_are_refused(parameters: dict[str, Any], words: str) -> None:
     with pytest.raises(ParameterError, match=words):
         bl.environment("linear", **{"arms": 3, **parameters})
+
+
+def test_complex_features_are_refused() -> None:
+    """Their imaginary parts used to be dropped."""
+    rows = np.array([[0.1, 0.2j], [0.3, 0.4]])
+    parameters: list[tuple[bl.EnvironmentName, dict[str, Any]]] = [
+        (bl.EnvironmentName("labelled"), {"features": rows, "labels": [0, 1]}),
+        (bl.EnvironmentName("linear"), {"theta": rows[0], "arms": 2}),
+        (
+            bl.EnvironmentName("linear"),
+            {"theta": [0.5, 0.1], "contexts": "list", "table": rows[None]},
+        ),
+    ]
+    for name, given in parameters:
+        with pytest.raises(ParameterError, match=r"features|theta|table"):
+            bl.environment(name, **given)
 
 
 def test_labels_are_withheld() -> None:

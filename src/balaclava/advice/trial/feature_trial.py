@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava.advice.choose.recommend import policy_taking
 from balaclava.advice.choose.scale_search import RADIUS_SCALE, with_scale
 from balaclava.advice.log.feature_columns import FeatureScaling
 from balaclava.advice.log.feature_gain import FeatureGain
@@ -19,8 +20,13 @@ from balaclava.simulation.analysis.statistics import plus_minus
 from balaclava.simulation.results import Results
 
 _WITHOUT_FEATURES = "dp-imed"  # the private policy that policies with features must beat
-_WITH_FEATURES = ("dp-linucb", "dp-lin-ts")
-_LINEAR_RADIUS_SCALES = (1.0, 0.3, 0.1)  # half decades down from the proof's constant
+_HALF_DECADES = (1.0, 0.3, 0.1)  # scales of a radius, down from the proof's constant
+_WITH_FEATURES = {
+    "dp-lin-bayes-ucb": (1.5,),  # a quantile of a posterior: the default
+    "dp-linucb": _HALF_DECADES,
+    "dp-lin-ts": _HALF_DECADES,
+    "ldp-linucb": _HALF_DECADES,
+}
 _LINEAR_TUNING_WORLDS = 4  # worlds to choose a scale and a policy on; few, for speed
 _FEATURE_STREAM, _FEATURE_TUNING_STREAM = 3, 4  # of worlds; `compare` uses 1 and 2
 
@@ -110,15 +116,13 @@ def _play(
         "disjoint": True,
         "long_features": "clip",
     }
-    private = {
-        name: make_policy(name, epsilon=known["epsilon"], delta=delta, **linear)
-        for name in _WITH_FEATURES
-    }
-    variants = {
-        f"{name}({RADIUS_SCALE}={scale:g})": with_scale(policy, RADIUS_SCALE, scale)
-        for name, policy in {"linucb": make_policy("linucb", **linear), **private}.items()
-        for scale in _LINEAR_RADIUS_SCALES
-    }
+    variants = {}
+    for name, scales in {"linucb": _HALF_DECADES, **_WITH_FEATURES}.items():
+        policy = policy_taking(name, {"epsilon": known["epsilon"], "delta": delta, **linear})
+        variants |= {
+            f"{name}({RADIUS_SCALE}={scale:g})": with_scale(policy, RADIUS_SCALE, scale)
+            for scale in scales
+        }
     tuning, _ = trial.play(variants, _LINEAR_TUNING_WORLDS, None, stream=_FEATURE_TUNING_STREAM)
     cost = {label: float(tuning.final_regret(label).mean()) for label in variants}
     label, baseline = (

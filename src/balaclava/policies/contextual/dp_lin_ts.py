@@ -83,7 +83,7 @@ def settle_episode(params: Params, state: State, block: int, row: int, rng: Any)
     if row == NO_ROW:
         return
     weigh(params, state, state.episodes.grams[block, row])
-    release_sum(params, state.episodes, block, row, rng)
+    release_sum(params, params.feature_bound, state.episodes, block, row, rng)
     solve_factor(state.half, state.episodes.last_release, state.work)
     for i in range(params.features):
         state.sums[block, i] += dot(state.rows[i], state.work)

@@ -127,10 +127,12 @@ class ContextualPolicy(BoundedPolicy):
         if isinstance(context, Mapping):
             context = self._from_mapping(context, needed)
         try:
+            if np.iscomplexobj(context):
+                raise TypeError  # the conversion would drop the imaginary parts
             rows = np.array(context, dtype=np.float64)
         except (TypeError, ValueError):
             kind = type(context).__name__
-            raise ContextError(f"features must be numbers, not a {kind}; {needed}") from None
+            raise ContextError(f"features must be real numbers, not a {kind}; {needed}") from None
         if self.disjoint and rows.ndim == 1:
             rows = rows[None, :]
         if rows.shape != (1 if self.disjoint else self.arms, self.features):
