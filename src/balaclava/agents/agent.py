@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -26,7 +26,7 @@ from balaclava.agents.settling import (
     require_missing,
 )
 from balaclava.agents.stopping import StopAdvice, stop_advice
-from balaclava.policies.base import Policy, unregistered_part
+from balaclava.policies.base import CoefficientEstimate, Policy, unregistered_part
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
 
@@ -404,6 +404,28 @@ class Agent:
             ParameterError: If `confidence` is not in (0, 1).
         """
         return self._reading(confidence).estimates()
+
+    def coefficients(self) -> Sequence[CoefficientEstimate]:
+        """Estimate the coefficients of the features, with intervals, from released values.
+
+        All intervals hold together and in every round, except with the policy's
+        `failure_probability`, if the mean reward is linear in the features and the norm of the
+        coefficients is at most `parameter_bound`. They cost no epsilon.
+
+        Returns:
+            One entry a coefficient, for rewards rescaled to [0, 1]; arm by arm with `disjoint`.
+
+        Raises:
+            EstimateError: If the policy has no features, or no interval is proved for it.
+        """
+        if self._policy.coefficients is None:
+            raise errors.EstimateError(
+                f"{self._policy.name} offers no intervals of coefficients; use dp-linucb"
+            )
+        with self._lock:
+            self._claim_if_used()
+            estimates: Sequence[CoefficientEstimate] = self._policy.coefficients(self._runner.state)
+            return estimates
 
     def winner(self, confidence: float = 0.95) -> int | None:
         """Name the best arm.

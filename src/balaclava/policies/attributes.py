@@ -40,6 +40,9 @@ class PolicyAttributes(Declared):
     reports: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     """The smallest and the largest report."""
 
+    coefficients: ClassVar[Callable[..., Any] | None] = None
+    """Method `(state) -> estimates` of the coefficients of features; None if none are proved."""
+
     index_law: ClassVar[Callable[..., Any] | None] = None
     """Method `(pulls, total) -> distribution` of an arm's index; enables the exact audit."""
 

@@ -42,6 +42,15 @@ class ArmRelease(NamedTuple):
     batches: int  # settled batches in it
 
 
+class CoefficientEstimate(NamedTuple):
+    """The estimate of one coefficient, for rewards rescaled to [0, 1]."""
+
+    arm: str | None  # None if all arms share the coefficients
+    feature: str
+    value: float
+    interval: tuple[float, float]
+
+
 class Estimation(NamedTuple):
     """Kernels: the mean of an arm in a state, its interval, and the law of its noise.
 

@@ -11,7 +11,13 @@ import pytest
 
 import balaclava as bl
 from balaclava.authoring import seeded
-from balaclava.errors import ContextError, DeviceError, IncompatibleError, ParameterError
+from balaclava.errors import (
+    ContextError,
+    DeviceError,
+    EstimateError,
+    IncompatibleError,
+    ParameterError,
+)
 from balaclava.policies.contextual.private_sums import noise_radius
 from balaclava.simulation.engine import chosen_device
 from balaclava.simulation.feedback import PROMPT
@@ -236,6 +242,16 @@ def test_bad_contexts_are_refused() -> None:
     assert agent.ask(good).propensity == 1.0
 
 
+@pytest.mark.parametrize(
+    "features", [[[0.1, 0.2]] * 2, [[[0.1, 0.2]]], {"age": [0.1, 0.3], "visits": [0.2, 0.4]}]
+)
+def test_two_sets_of_features_for_one_decision_are_refused(features: Any) -> None:
+    agent = make("dp-linucb", features=["age", "visits"], disjoint=True).agent(seed=1)
+    with pytest.raises(ContextError, match=r"shape \(2,\)"):
+        agent.ask(features)
+    assert agent.status().decisions == 0
+
+
 def test_long_features_are_clipped_where_asked_for() -> None:
     policy = make("linucb", long_features="clip")
     rows = policy.checked_context([[3.0, 4.0], [0.3, 0.4], [1e200, 0.0]])
@@ -360,3 +376,37 @@ def test_an_epsilon_that_no_release_can_keep_is_refused_at_once(name: str) -> No
             agent = policy.agent()
             agent.tell(agent.ask(policy.practice_context), 1.0)  # releases
     assert make(name, epsilon=8e-6, delta=0.0).guarantee.epsilon == 8e-6
+
+
+@pytest.mark.statistical
+def test_coefficients_are_estimated_with_intervals_that_hold() -> None:
+    """In 20 runs none of 6 misses; 1 % of the runs may. More releases narrow them."""
+    world = constant_means([0.5, 0.9])
+    table, truth = world.constants().table[:, 0], world.theta
+    policy = make(
+        "dp-linucb", arms=["a", "b"], features=["one", "x", "y"], disjoint=True, first_episode=40,
+        ridge=1.0, radius_scale=0.3, parameter_bound=1.3,
+    )  # fmt: skip
+    for seed in range(20):
+        agent, rng = policy.agent(seed=seed), np.random.default_rng(seed)
+        first = agent.coefficients()
+        for _ in range(300):
+            row = rng.integers(len(table))
+            decision = agent.ask(table[row])
+            agent.tell(decision, float(rng.random() < (0.5, 0.9)[decision.arm]))
+        last = agent.coefficients()
+        assert [each[:2] for each in last[2:4]] == [("a", "y"), ("b", "one")]
+        for before, after, value in zip(first, last, truth, strict=True):
+            assert after.interval[0] <= value <= after.interval[1]
+            assert after.interval[0] <= after.value <= after.interval[1]
+            assert np.diff(after.interval) < np.diff(before.interval)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_means_of_arms_are_not_estimated(name: str) -> None:
+    agent = make(name).agent(seed=1)
+    with pytest.raises(EstimateError, match=r"a mean depends on the features.*agent.coefficients"):
+        agent.estimates()
+    if name != "dp-linucb":
+        with pytest.raises(EstimateError, match="offers no intervals of coefficients"):
+            agent.coefficients()

@@ -114,7 +114,9 @@ class DPLinTS(PrivateLinearPolicy):
 
     The private version of lin-ts. It needs no radius, and so no tuned `radius_scale`. It is better
     than dp-linucb if each arm has its own coefficients (`disjoint`); if the arms share them,
-    dp-linucb with a radius_scale of 0.3 has the lower regret.
+    dp-linucb with a radius_scale of 0.3 has the lower regret. dp-lin-bayes-ucb is better than both,
+    above all if rewards are late: here nothing is learned before all rewards of the first episode
+    are in.
 
     Episodes and releases are those of dp-linucb. A release b of an episode whose features have the
     Gram matrix G is, given theta, about N(G theta, C) with C = v^2 G + s^2 I: v = R = 1/2 for the
@@ -136,7 +138,7 @@ class DPLinTS(PrivateLinearPolicy):
 
     Parameters:
         delta: probability outside it; 0 for Laplace noise.
-        feature_bound: largest norm of a row of features; the sensitivity depends on it.
+        feature_bound: largest Euclidean norm of a row of features, which is the L2 sensitivity.
         parameter_bound: S, expected norm of the coefficients.
         ridge: lambda in det V; here it only decides when an episode ends.
         first_episode: least number of decisions of an episode; 4 d deviations of the noise by
@@ -151,7 +153,7 @@ class DPLinTS(PrivateLinearPolicy):
         76
 
     See Also:
-        dp-linucb, lin-ts, lazy-dp-ts
+        dp-lin-bayes-ucb, dp-linucb, lin-ts
     """
 
     name = "dp-lin-ts"

@@ -17,7 +17,7 @@ from balaclava.frames.episodes import (
 )
 from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import dot, radius, squared_width
-from balaclava.policies.base import Kernels, register
+from balaclava.policies.base import CoefficientEstimate, Kernels, register
 from balaclava.policies.contextual.linear_context import coefficient_block, context_row
 from balaclava.policies.contextual.private_sums import (
     Params,
@@ -53,12 +53,17 @@ def begin(params: Params) -> State:
 
 
 @kernel(borrows=True)
-def renew_radius(params: Params, state: State, block: int) -> None:
-    """Update beta: linucb's at half the failure probability, plus the radius of the noise."""
+def proved_radius(params: Params, state: State, block: int) -> float:
+    """beta: linucb's at half the failure probability, plus the radius of the noise."""
     failure = 0.5 * params.failure_probability / state.radii.size
     growth = state.episodes.known.growth[block]
     beta = radius(growth, params.ridge, params.spread, params.parameter_bound, failure)
-    state.radii[block] = params.radius_scale * (beta + state.noise[block])
+    return beta + state.noise[block]
+
+
+@kernel(borrows=True)
+def renew_radius(params: Params, state: State, block: int) -> None:
+    state.radii[block] = params.radius_scale * proved_radius(params, state, block)
 
 
 @kernel(borrows=True)
@@ -104,10 +109,11 @@ def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any)
 class DPLinUCB(PrivateLinearPolicy):
     r"""LinUCB on sums that are released in episodes, with one draw of noise each.
 
-    For rewards that must be protected, if the features of participants are known and may be
-    public. For short horizons, or uninformative features, dp-imed without features is better. Set
-    `radius_scale` to 0.3 if regret matters more than the proof. If each arm has its own
-    coefficients, dp-lin-ts is better.
+    The private policy whose coefficients have proved intervals (`agent.coefficients()`), for
+    rewards that must be protected, if the features of participants are known and may be public.
+    dp-lin-bayes-ucb has the lower regret, above all if each arm has its own coefficients or rewards
+    are late: here nothing is learned before all rewards of the first episode are in. Set
+    `radius_scale` to 0.3 if regret matters more than the proof.
 
     The first episode ends after `first_episode` decisions. A later one ends when it has as many and
     det V of the decisions made has grown `episode_growth`-fold since its start. An episode settles
@@ -136,7 +142,7 @@ class DPLinUCB(PrivateLinearPolicy):
 
     Parameters:
         delta: probability outside it; 0 for Laplace noise.
-        feature_bound: largest norm of a row of features; the sensitivity depends on it.
+        feature_bound: largest Euclidean norm of a row of features, which is the L2 sensitivity.
         ridge: lambda; 25 standard deviations of the noise by default.
         first_episode: least number of decisions of an episode; 4 d deviations of the noise by
             default, 7 d with `disjoint`.
@@ -155,7 +161,7 @@ class DPLinUCB(PrivateLinearPolicy):
         Laurent, Massart 2000
 
     See Also:
-        dp-lin-ts, linucb, ldp-linucb, dp-imed
+        dp-lin-bayes-ucb, dp-lin-ts, linucb, ldp-linucb
     """
 
     name = "dp-linucb"
@@ -167,6 +173,17 @@ class DPLinUCB(PrivateLinearPolicy):
     def shortest(self) -> float:
         """More with `disjoint`: an arm that looks poor after one short episode stays so."""
         return 7.0 if self.disjoint else 4.0
+
+    def coefficients(self, state: Any) -> list[CoefficientEstimate]:
+        """Each coefficient within beta sqrt((V^-1)_ii), at `radius_scale` 1.
+
+        By Cauchy-Schwarz |e_i' (theta - theta*)| <= |e_i|_{V^-1} |theta - theta*|_V: all hold
+        together where the ellipsoids do.
+        """
+        params, known = self.constants(), state.episodes.known
+        betas = [proved_radius(params, state, block) for block in range(self.blocks)]
+        widths = np.sqrt(np.einsum("bii->bi", known.inverse))
+        return self.coefficient_estimates(state.episodes.theta, np.array(betas)[:, None] * widths)
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """1: the arm is determined by the releases and the context."""

@@ -34,7 +34,8 @@ class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
     """LinUCB on rewards that each participant reports as one random bit; the contexts are public.
 
     For rewards that only the participant's device may see, if the features of participants are
-    known and may be public.
+    known and may be public. Set `radius_scale` to 0.3 if regret matters more than the proof. If the
+    operator may see rewards, dp-lin-bayes-ucb learns more from them.
 
     A device with reward r in [0, 1] reports y = 1 with probability
     1/2 + (r - 1/2) tanh(epsilon/2), otherwise y = 0. Play linucb on 1/2 + (y - 1/2) /
@@ -60,7 +61,7 @@ class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
         50
 
     See Also:
-        dp-linucb, ldp-ucb-bernoulli, linucb
+        dp-lin-bayes-ucb, ldp-ucb-bernoulli, linucb
     """
 
     name = "ldp-linucb"

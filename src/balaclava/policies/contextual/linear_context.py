@@ -14,8 +14,8 @@ import numpy as np
 
 from balaclava._core.declared import FailureProbability, RadiusScale, Range
 from balaclava._core.kernels import kernel
-from balaclava.errors import ContextError
-from balaclava.policies.base import BoundedPolicy
+from balaclava.errors import ContextError, EstimateError
+from balaclava.policies.base import BoundedPolicy, CoefficientEstimate, Estimation
 from balaclava.policies.loss_policies import Outstanding
 
 FeatureCount = Annotated[int, Range(1, 10_000, "number of features, or their names")]
@@ -176,6 +176,31 @@ class ContextualPolicy(BoundedPolicy):
             )
         clipped = directions * (self.feature_bound / np.maximum(lengths, 1e-300))
         return np.ascontiguousarray(np.where(long, clipped, rows))
+
+    def require_estimates(self, failure: float) -> Estimation:
+        raise EstimateError(
+            f"{self.name} has no means of arms: a mean depends on the features. Call "
+            "agent.coefficients() with dp-linucb for the coefficients, with intervals"
+        )
+
+    def coefficient_estimates(
+        self, theta: np.ndarray, reach: np.ndarray
+    ) -> list[CoefficientEstimate]:
+        """One entry for each value of theta[block, feature], plus or minus its reach."""
+        names = self.feature_names or [str(number) for number in range(self.features)]
+        return [
+            CoefficientEstimate(
+                self.arm_label(block) if self.disjoint else None,
+                names[i],
+                float(theta[block, i]),
+                (
+                    float(theta[block, i] - reach[block, i]),
+                    float(theta[block, i] + reach[block, i]),
+                ),
+            )
+            for block in range(self.blocks)
+            for i in range(self.features)
+        ]
 
     @property
     def practice_context(self) -> np.ndarray:

@@ -106,7 +106,11 @@ def release_sum(params: Any, bound: float, state: Episodes, block: int, row: int
 
 @kernel(borrows=True)
 def noise_radius(params: Params, state: Episodes, block: int) -> float:
-    """Bound on the noise of the last release, in the norm of the V of that release."""
+    """Bound on the noise of the last release, in the norm |z|_{V^-1} with the V of that release.
+
+    Release j of a block may miss it with probability 3 f / (pi j)^2, f = failure_probability over
+    the number of blocks: over all j these add up to f / 2. The rewards' own noise has the rest.
+    """
     inverse, d = state.known.inverse[block], params.features
     release, blocks = state.draws[block], state.draws.size
     failure = 0.5 * params.failure_probability / blocks * 6.0 / (math.pi * release) ** 2
