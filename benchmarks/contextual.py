@@ -45,7 +45,7 @@ def contenders(epsilon: float = 1.0, **shape: Any) -> dict[str, bl.Policy]:
         "dp-linucb": (private, SCALES),
         "dp-lin-ts": (private, SCALES),
         "ldp-linucb": ({"epsilon": epsilon}, SCALES),
-        "dp-lin-bayes-ucb": (private, (1.5,)),
+        "dp-lin-bayes-ucb": (private, (1.0,)),
     }
     return {
         f"{name}, {scale:g}": bl.policy(
