@@ -122,7 +122,7 @@ def test_a_default_batch_has_a_quarter_of_the_noise_of_reports() -> None:
 
 @pytest.mark.statistical
 def test_it_learns_while_rewards_are_late() -> None:
-    """Regret with geometric delays: 96 on average, where dp-linucb has 713."""
+    """Reports count as they come; dp-linucb, which waits for its first episode, has 713 here."""
     world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
     policy = make(arms=5, delta=1e-5, batch=None, outstanding=4096)
     results = bl.simulate(

@@ -48,8 +48,8 @@ from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
 
 # Of an average row, |u|^2 is d. Rows of up to this multiple count in full.
 FULL_INFLUENCE = 1.5
-# By default the noise of a batch has this share of the variance that reports would add. A guess:
-# half and twice as much differ little, batches that grow are worse (docs/contextual.md).
+# By default the noise of a batch has this share of the variance that reports would add. A guess;
+# batches that grow with the run are worse (docs/contextual.md).
 NOISE_SHARE = 0.25
 MOST_EPSILON = 100.0  # beyond it reports are exact in floats, and no batch is needed
 
