@@ -116,7 +116,7 @@ def _play(
         "disjoint": True,
         "long_features": "clip",
     }
-    variants = {}
+    variants: dict[str, Policy] = {}
     for name, scales in {"linucb": _HALF_DECADES, **_WITH_FEATURES}.items():
         policy = policy_taking(name, {"epsilon": known["epsilon"], "delta": delta, **linear})
         variants |= {
