@@ -174,10 +174,10 @@ class Linear(ContextualEnvironment):
     def _checked_table(self) -> np.ndarray:
         rank = 3 if self.contexts == "list" else 2
         try:
-            given: Any = self.table
-            if np.iscomplexobj(given):
+            contexts: Any = self.table
+            if np.iscomplexobj(contexts):
                 raise TypeError
-            table = np.array(given, dtype=np.float64)
+            table = np.array(contexts, dtype=np.float64)
         except (TypeError, ValueError):
             table = np.empty(0)
         if table.ndim != rank or table.size == 0 or not np.isfinite(table).all():
