@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import math
+import shutil
+import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 SCRIPT = Path(bl.__file__).parent / "service" / "static" / "report.js"
 ADDRESS = "http://localhost:1/"  # nothing listens there: the browser is answered by `answer`
+PROMISED = "{epsilon: rule.epsilon, range: rule.range}"  # whatever the rule says
 LEVEL = 6.5  # of decisions whose reports need one
 # From here on the browser's randomness is a tape, which Python can read too.
 TAPE = """tape => { const bytes = Uint8Array.from(atob(tape), c => c.charCodeAt(0)); let next = 0;
@@ -90,7 +93,8 @@ def ask(page: Page, script: str, argument: Any) -> Any:
 def reports(page: Page, policy: LocalPolicy, rewards: list[Any], level: float = LEVEL) -> Any:
     return ask(
         page,
-        "(module, [rule, rewards, level]) => rewards.map(x => module.report(rule, x, level))",
+        f"(module, [rule, rewards, level]) => rewards.map(x => "
+        f"module.report(rule, x, level, {PROMISED}))",
         [json.loads(json.dumps(policy.report_rule())), rewards, level],
     )
 
@@ -259,47 +263,85 @@ def test_the_law_is_that_of_python(page: Page, policy: LocalPolicy, epsilon: flo
 # What is refused
 
 
-SECRET = 7.31058578
-
-
 @needs_browser
 @pytest.mark.parametrize("policy", LOCAL, ids=NAMES)
 def test_what_python_refuses_is_refused_and_not_repeated(page: Page, policy: LocalPolicy) -> None:
-    bad: list[Any] = [math.nan, math.inf, "1", None, [1.0]]
-    if policy.report_rule()["range"] is not None:
-        bad += [SECRET, -SECRET]
-    for reward in bad:
+    for reward in (math.nan, math.inf, "1", None, [1.0]):
         with pytest.raises(RewardError):
             policy.report(reward, LEVEL)
-        complaint = reports(page, policy, [reward])
-        assert "Error: the reward " in complaint, reward
-        assert "731058" not in complaint
+        assert "Error: the reward " in reports(page, policy, [reward]), reward
 
 
 @needs_browser
 def test_a_rule_that_asks_for_more_than_was_promised(page: Page) -> None:
     rule = with_epsilon(LOCAL[0], 2.0).report_rule()
     once = "(m, [rule, promised]) => m.reportOnce({decision_id: 'p'}, rule, 1, {promised})"
-    assert "more than the promised 1" in ask(page, once, [rule, 1.0])
-    assert isinstance(ask(page, once, [rule, 2.0]), int | float)
+    promised = {"epsilon": 2.0, "range": rule["range"]}
+    assert "more than the promised 1" in ask(page, once, [rule, promised | {"epsilon": 1.0}])
+    assert isinstance(ask(page, once, [rule, promised]), int | float)
     for changes in (
         *({"epsilon": x} for x in (0, -1, None, "1", math.inf, math.nan)),
         *({"kind": x} for x in ("plain", None)),
         *({"range": x} for x in (None, [1, 0], ["0", "1"], [-1e308, 1e308])),
         {"grid_bits": 60},
     ):
-        assert "Error: " in ask(page, once, [{**rule, **changes}, None]), changes
-    assert "Error: " in ask(page, once, [None, None])
-    level = "(m, [rule, level]) => m.report(rule, 1, level)"
+        assert "Error: " in ask(page, once, [{**rule, **changes}, promised]), changes
+    assert "Error: " in ask(page, once, [None, promised])
+    level = f"(m, [rule, level]) => m.report(rule, 1, level, {PROMISED})"
     rule = next(p for p in LOCAL if p.report_rule()["range"] is None).report_rule()
     for bad in (0, -1, None, math.nan, math.inf, 1e-260):
         assert "the level is not valid" in ask(page, level, [rule, bad])
 
 
+NODE = shutil.which("node")
+
+
+def in_node(cases: list[Any]) -> list[Any]:
+    """The reports of [rule, reward, level, promised], or the names of their errors."""
+    script = f"""import {{ report }} from {json.dumps(SCRIPT.as_uri())};
+      const cases = JSON.parse(process.argv[1]);
+      console.log(JSON.stringify(cases.map(one => {{
+        try {{ return report(...one); }} catch (error) {{ return error.message; }} }})));"""
+    command = [NODE or "node", "--input-type=module", "-e", script, json.dumps(cases)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return list(json.loads(answer.stdout))
+
+
+@pytest.mark.skipif(NODE is None, reason="no node is installed")
+@pytest.mark.parametrize("policy", LOCAL, ids=NAMES)
+def test_silence_reveals_no_reward(policy: LocalPolicy) -> None:
+    """Whatever rule a server sends: it gets a report of every reward, or of none."""
+    honest = with_epsilon(policy, 1.0).report_rule()
+    ranges = [[0, 0.5], [0, 5e-324], [-1e308, 1e308], [1e308, 1.1e308], [0.5, 0.5]]
+    rules = [honest, *({**honest, "range": r, "outside": "refuse"} for r in ranges)]
+    levels = [None, 0.5, 1e-249, 1e-300]
+    for rule in rules:
+        for level in levels:
+            promised = {"epsilon": 1.0, "range": rule["range"]}
+            rewards = (0, 1, 0.5, -3, 1e308, -1e308, 5e-324)
+            answers = in_node([[rule, reward, level, promised] for reward in rewards])
+            told = {answer if isinstance(answer, str) else "a report" for answer in answers}
+            assert len(told) == 1, (rule, level, told)
+
+
+@pytest.mark.skipif(NODE is None, reason="no node is installed")
+def test_a_promise_is_required_and_has_a_range() -> None:
+    rule = with_epsilon(LOCAL[0], 1.0).report_rule()
+    promised = {"epsilon": 1.0, "range": [0, 1]}
+    (answer,) = in_node([[rule, 1, None, promised]])
+    assert isinstance(answer, int | float)
+    missing = [None, 1.0, {}, {"epsilon": 1.0}, {"range": [0, 1]}, {"epsilon": "1", "range": [0, 1]}]
+    for answer in in_node([[rule, 1, None, each] for each in missing]):
+        assert "`promised` is missing" in answer
+    (answer,) = in_node([[{**rule, "range": [0, 0.5]}, 1, None, promised]])
+    assert "another range" in answer
+
+
 # Once
 
 
-ONCE = "(module, [rule, id, x]) => module.reportOnce({decision_id: id, level: 1}, rule, x)"
+ONCE = f"""(module, [rule, id, x]) =>
+  module.reportOnce({{decision_id: id, level: 1}}, rule, x, {{promised: {PROMISED}}})"""
 
 
 @needs_browser
@@ -311,9 +353,8 @@ def test_a_reload_and_another_tab_repeat_the_report(profile: BrowserContext) -> 
     page.reload()
     assert ask(page, ONCE, [rule, "d", 1.0]) == first == ask(tab, ONCE, [rule, "d", 1.0])
     assert ask(page, ONCE, [rule, "e", 1.0]) != first
-    both = (
-        "(m, rule) => Promise.all([1, 2, 3].map(() => m.reportOnce({decision_id: 'f'}, rule, 1)))"
-    )
+    both = f"""(m, rule) => Promise.all([1, 2, 3].map(() =>
+      m.reportOnce({{decision_id: 'f'}}, rule, 1, {{promised: {PROMISED}}})))"""
     assert len(set(ask(page, both, rule))) == 1
     page.evaluate("() => new Promise(r => { indexedDB.deleteDatabase('balaclava').onsuccess = r })")
     assert ask(tab, ONCE, [rule, "d", 1.0]) != first  # as the documentation says
@@ -344,6 +385,8 @@ def test_every_local_policy_has_a_rule() -> None:
         **{"kind": "laplace", "epsilon": 0.5, "range": [-1.0, 4.0]},
         **{"outside": "clip", "grid_bits": 20},
     }
+    refuses = bl.policy("ldp-ucb-laplace", arms=2, epsilon=0.5)
+    assert refuses.report_rule()["outside"] == "clip"  # type: ignore[attr-defined]
 
     class Own(type(clipped)):  # type: ignore[misc]
         report_kernel = staticmethod(lambda params, reward, level, rng: reward)

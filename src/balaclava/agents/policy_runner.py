@@ -12,6 +12,7 @@ from balaclava.errors import BalaclavaError, ParameterError, RewardError, failed
 from balaclava.frames import arm_slots
 from balaclava.frames.pools import closing_decision
 from balaclava.policies.base import NamedArms, Policy
+from balaclava.policies.local_policies import LocalPolicy
 from balaclava.privacy.device_report import checked_number
 
 REWARD, REPORT = "reward", "report"
@@ -151,13 +152,15 @@ class PolicyRunner:
             raise RewardError(f"{self.policy.name} takes rewards, not reports; use tell")
         return float(level(self.params, self.state, self.slot_of(arm), phase))
 
-    def checked(self, observation: Observation) -> Observation:
-        """Check a reward or a report; an error does not repeat it."""
+    def checked(self, observation: Observation, level: float | None = None) -> Observation:
+        """Check a reward, or a report at its decision's level; an error does not repeat it."""
         policy = self.policy
         if observation.kind != REPORT:
             return Observation(REWARD, policy.checked_reward(observation.value))
         if policy.learn_report is None:
             raise RewardError(f"{policy.name} takes rewards, not reports; use tell")
+        if isinstance(policy, LocalPolicy):
+            return Observation(REPORT, policy.checked_report(observation.value, level))
         value = checked_number(policy.name, "report", observation.value, *policy.reports)
         return Observation(REPORT, value)
 

@@ -1,10 +1,11 @@
 """Base classes of local policies: each device makes its reward private."""
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from balaclava._core.kernels import kernel
-from balaclava.errors import ParameterError
+from balaclava.errors import ParameterError, RewardError
 from balaclava.policies.base import (
     Policy,
     PrivateBoundedPolicy,
@@ -13,10 +14,10 @@ from balaclava.policies.base import (
     onto_unit_grid,
 )
 from balaclava.policies.loss_policies import loss_onto_unit_grid
-from balaclava.privacy.device_report import checked_level
+from balaclava.privacy.device_report import checked_level, checked_number
 from balaclava.privacy.exact_noise import GRID_BITS
 from balaclava.privacy.guarantee import Model, Scope
-from balaclava.privacy.mechanisms.laplace import laplace_report
+from balaclava.privacy.mechanisms.laplace import laplace_report, laplace_tail
 from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
 from balaclava.privacy.mechanisms.truncation import truncated
 from balaclava.privacy.randomness import SystemRandomness
@@ -25,6 +26,8 @@ REPORTED = (
     "each reward is reported by its device (policy.report, agent.tell_report); an agent that is "
     "told raw rewards keeps the decisions private, but its operator sees the rewards"
 )
+
+_LEAST_PROBABILITY = 1e-12  # an honest report is refused less often: never, in 10^9 reports
 
 
 @kernel(borrows=True)
@@ -88,7 +91,8 @@ class LocalPolicy(Policy):
             Report each reward once: a second report of the same reward costs epsilon again.
 
         Args:
-            reward: A finite number in `accepts`, or any finite number if the policy clips.
+            reward: Any finite number. One outside `accepts` is clipped, whatever `outside` says: a
+                device that refused it would reveal it by its silence.
             level: The value of `agent.report_level(decision)`; optional for rewards in a known
                 range.
 
@@ -96,7 +100,7 @@ class LocalPolicy(Policy):
             The report to send in place of the reward.
 
         Raises:
-            RewardError: If the policy does not accept the reward.
+            RewardError: If the reward is not a finite number.
             ParameterError: If the level is missing, or is not above 0.
         """
         kernel = type(self).report_kernel
@@ -110,16 +114,54 @@ class LocalPolicy(Policy):
                 )
             level = 1.0
         params = self.constants()
-        prepared = self.prepare()(params, self.checked_reward(reward))
+        low, high = self.accepts
+        clipped = min(max(checked_number(self.name, "reward", reward), low), high)
+        prepared = self.prepare()(params, clipped)
         return float(kernel(params, prepared, checked_level(level), SystemRandomness()))
+
+    def checked_report(self, report: Any, level: float | None = None) -> float:
+        """Check a report before the policy learns from it.
+
+        It refuses what a device that follows the mechanism sends with probability below 1e-12: a
+        forged report then has no more weight than an extreme honest one.
+
+        Args:
+            report: The number that the device sent.
+            level: The level of its decision; without one, only the bounds that need none apply.
+
+        Returns:
+            The report as a float.
+
+        Raises:
+            RewardError: If it is not such a number. The message does not repeat it.
+        """
+        value = checked_number(self.name, "report", report)
+        kind, (low, high) = self._rule_kind, self.reports
+        epsilon = float(self.constants().epsilon) if kind is not None else math.inf
+        if kind == "laplace":
+            tail = laplace_tail(1.0, epsilon, _LEAST_PROBABILITY)
+            low, high = -tail, 1.0 + tail
+        elif kind == "truncated-laplace" and level is not None:
+            high = level + laplace_tail(2.0 * level, epsilon, _LEAST_PROBABILITY)
+            low = -high
+        if not low <= value <= high or (kind == "bit" and value not in (0.0, 1.0)):
+            raise RewardError(
+                f"{self.name}: no device that follows policy.report or report.js sends this report "
+                "(its value is withheld); use the rule and the level of the experiment"
+            )
+        return value
+
+    @property
+    def _rule_kind(self) -> str | None:
+        return RULES.get((self.prepare(), type(self).report_kernel))
 
     def report_rule(self) -> dict[str, Any]:
         """Describe the report's distribution for devices without Python.
 
         Returns:
             Public, JSON-able values. `kind` is "bit" (randomized response), "laplace", or
-            "truncated-laplace", which also needs the level of each decision. `range` and `outside`
-            give the accepted rewards and the treatment of others; `grid_bits` the grid of reports.
+            "truncated-laplace", which also needs the level of each decision. `range` gives the
+            accepted rewards; devices clip others to it. `grid_bits` is the grid of reports.
 
         Raises:
             ParameterError: If the policy has another kind of report.
@@ -127,10 +169,10 @@ class LocalPolicy(Policy):
         Example:
             >>> import balaclava as bl
             >>> bl.policy("ldp-ucb-bernoulli", arms=3, epsilon=1.0).report_rule()
-            {'kind': 'bit', 'epsilon': 1.0, 'range': [0.0, 1.0], 'outside': 'refuse',
+            {'kind': 'bit', 'epsilon': 1.0, 'range': [0.0, 1.0], 'outside': 'clip',
              'grid_bits': 20}
         """
-        kind = RULES.get((self.prepare(), type(self).report_kernel))
+        kind = self._rule_kind
         if kind is None:
             raise ParameterError(
                 f"{self.name} has its own kind of report, which devices without Python do not "
@@ -140,7 +182,7 @@ class LocalPolicy(Policy):
             "kind": kind,
             "epsilon": float(self.constants().epsilon),
             "range": None if kind == "truncated-laplace" else [float(x) for x in self.accepts],
-            "outside": "clip" if self.clips else "refuse",
+            "outside": "clip",  # of old scripts, which refused rewards otherwise
             "grid_bits": GRID_BITS,
         }
 

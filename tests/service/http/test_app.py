@@ -305,6 +305,32 @@ def test_a_local_policy_takes_reports(client: TestClient) -> None:
     assert client.put(address, json={}).status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("policy", "forged"),
+    [
+        ("ldp-ucb-laplace", (1e308, -1e308, 29.0)),
+        ("ldp-exp3", (1e308, -1e308, 29.0)),
+        ("ldp-ucb-bernoulli", (0.5, 2.0, 1e308)),
+        ("ldpr-se", (1e308, -1e308)),
+    ],
+)
+def test_a_forged_report_is_refused(
+    client: TestClient, policy: str, forged: tuple[float, ...]
+) -> None:
+    """One report of 1e308 among 4,000 honest ones used to decide which arm is served."""
+    more: dict[str, Any] = {"horizon": 100} if policy in ("ldp-exp3", "ldpr-se") else {}
+    more |= {"moment_order": 2.0, "moment_bound": 1.0} if policy == "ldpr-se" else {}
+    create(client, policy=policy, parameters={"epsilon": 1.0, **more})
+    (decision,) = decide(client)
+    address = f"/v1/decisions/{decision['decision_id']}/reward"
+    extreme = 50.0 * decision["level"] if policy == "ldpr-se" else 1.0
+    beyond = (60.0 * decision["level"],) if policy == "ldpr-se" else ()
+    for value in (*forged, *beyond):
+        answer = client.put(address, json={"report": value})
+        assert (answer.status_code, "withheld" in answer.json()["detail"]) == (422, True)
+    assert client.put(address, json={"report": extreme}).status_code == 200
+
+
 def test_what_was_is_there_after_a_restart(
     open_service: Callable[..., Service], database: str
 ) -> None:

@@ -48,6 +48,18 @@ def exact_laplace_vector(terms: Terms) -> list[float]:
     return [float(part * step) for part in answer]
 
 
+def laplace_tail(sensitivity: float, epsilon: float, probability: float) -> float:
+    """Distance from the value that an exact answer exceeds with at most this probability.
+
+    With a = epsilon / m the noise k has P(|k| >= n) = 2 e^(-a n) / (1 + e^-a). For reports of
+    values between two limits: the probability to exceed the upper limit by n steps or the lower one
+    is at most e^(-a n) (1 + e^-epsilon) / (1 + e^-a) <= e^(-a n), since a <= epsilon.
+    """
+    _, steps, step = to_steps(0.0, sensitivity)
+    scale = float(steps * step) / epsilon * (1.0 + 1e-9)  # OpenDP's may be larger by 2^-47
+    return scale * -math.log(probability)
+
+
 def laplace_law(terms: Terms) -> Any:
     """The law of a number's answer, or of the noise in each element of an array."""
     centre = 0.0 if isinstance(terms.value, tuple) else terms.value

@@ -152,7 +152,9 @@ class RecordRewards(WriteJob):
             wanted = "report" if received.kind == REWARD else "value"
             return Problem(422, f"{experiment.policy.name} takes {{{wanted!r}: number}}")
         try:
-            observation = experiment.runner.checked(Observation(received.kind, received.value))
+            observation = experiment.runner.checked(
+                Observation(received.kind, received.value), row["level"]
+            )
         except RewardError as error:
             return Problem(422, str(error))
         experiment.record_reward(row, observation)

@@ -4,14 +4,16 @@
  *
  *     import { reportOnce } from "./report.js";
  *     // rule: "report" of GET /v1/experiments/{name}; decision: as the service answered it
- *     const report = await reportOnce(decision, rule, reward);
+ *     const promised = { epsilon: 1, range: [0, 1] };
+ *     const report = await reportOnce(decision, rule, reward, { promised });
  *     // send {"report": report} to your server, which sends it to /v1/decisions/{id}/reward
  *
  * The noise is exact: BigInt and crypto.getRandomValues, without floating point. It has the law of
  * `policy.report` in Python (balaclava/privacy/exact_noise.py has the proof; mechanisms/laplace.py
  * and randomized_response.py the two mechanisms). A rule is as private as its epsilon says, for any
- * level and range. Give the epsilon that you promised the participant as `promised`: a rule with a
- * larger one is refused.
+ * level and range: a reward outside the range is clipped. Whether a report is made never depends on
+ * the reward, because silence would reveal it. Write the epsilon and the range that you promised the
+ * participant into the page as `promised`: any other rule is refused, before the reward is read.
  *
  * A second report of the same reward costs epsilon again. So `reportOnce` stores each report in
  * IndexedDB, in one transaction for all tabs, and repeats it. A browser that loses its storage, as
@@ -27,14 +29,12 @@ const SMALLEST_EPSILON = 1e-100;
 const LARGEST_EPSILON = 1e100;
 const LARGEST_STEPS = 2n ** 63n;
 
-/** Make a new private report of one reward. */
+/** Make a new private report of one reward; `promised` as in `reportOnce`. */
 export function report(rule, reward, level = null, promised = null) {
   const epsilon = checkedEpsilon(rule, promised);
-  const value = checkedReward(rule, reward);
-  if (rule.kind === "truncated-laplace") {
-    const bound = checkedLevel(level);
-    return laplaceReport(truncated(value, bound), 2 * bound, epsilon);
-  }
+  const bound = rule.kind === "truncated-laplace" ? checkedLevel(level) : null;
+  const value = checkedReward(reward); // last: no check above depends on the reward
+  if (bound !== null) return laplaceReport(truncated(value, bound), 2 * bound, epsilon);
   const x = ontoUnitGrid(value, rule.range);
   return rule.kind === "bit" ? bitReport(x, epsilon) : laplaceReport(x, 1, epsilon);
 }
@@ -45,7 +45,9 @@ export function report(rule, reward, level = null, promised = null) {
  * @param {{decision_id: string, level?: number}} decision as the service answered it
  * @param {object} rule "report" of the experiment
  * @param {number|boolean} reward never leaves the device
- * @param {{promised?: number}} options promised: the largest epsilon that the participant agreed to
+ * @param {{promised: {epsilon: number, range: number[]|null}}} options promised: the largest
+ *   epsilon and the range of rewards that the participant agreed to; range null for rewards of any
+ *   size. Required.
  */
 export async function reportOnce(decision, rule, reward, { promised = null } = {}) {
   const id = decision?.decision_id;
@@ -112,32 +114,38 @@ function checkedEpsilon(rule, promised) {
   if (!(typeof epsilon === "number" && epsilon >= SMALLEST_EPSILON && epsilon <= LARGEST_EPSILON)) {
     throw new RangeError("the rule's epsilon must be a number above 0");
   }
-  if (promised !== null && !(epsilon <= promised)) {
-    throw new RangeError(
-      `the rule has epsilon ${epsilon}, more than the promised ${promised}; nothing was reported`,
+  if (typeof promised?.epsilon !== "number" || promised.range === undefined) {
+    throw new TypeError(
+      "`promised` is missing; give { epsilon, range } as the participant was told, with range null " +
+        "for rewards of any size",
     );
+  }
+  if (!(epsilon <= promised.epsilon)) {
+    throw new RangeError(
+      `the rule has epsilon ${epsilon}, more than the promised ${promised.epsilon}; nothing was ` +
+        "reported",
+    );
+  }
+  const range = rule.kind === "truncated-laplace" ? null : checkedRange(rule);
+  if (JSON.stringify(range) !== JSON.stringify(promised.range)) {
+    throw new RangeError("the rule has another range than the promised one; nothing was reported");
   }
   return epsilon;
 }
 
-function checkedReward(rule, reward) {
+function checkedReward(reward) {
   const value = typeof reward === "boolean" ? Number(reward) : reward;
   if (typeof value !== "number" || !Number.isFinite(value)) {
     throw new TypeError("the reward must be a finite number");
-  }
-  if (rule.kind === "truncated-laplace") return value;
-  const [low, high] = checkedRange(rule);
-  if (rule.outside !== "clip" && !(low <= value && value <= high)) {
-    throw new RangeError(
-      `the reward (not repeated here) must be in [${low}, ${high}]`,
-    );
   }
   return value;
 }
 
 function checkedRange(rule) {
   const [low, high] = Array.isArray(rule.range) ? rule.range : [];
-  if (!(typeof low === "number" && low < high && Number.isFinite(high - low))) {
+  const numbers = typeof low === "number" && typeof high === "number" && low < high;
+  // A width whose inverse overflows would fail for some rewards only, which would reveal them.
+  if (!numbers || !Number.isFinite(high - low) || !Number.isFinite(1 / (high - low))) {
     throw new RangeError("the rule's range must be [smallest, largest]");
   }
   return [low, high];
