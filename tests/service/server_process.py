@@ -60,14 +60,16 @@ class Server:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.settings.port}"
 
-    def start(self, target: Callable[[ServerSettings], None] = _serve) -> None:
+    def start(
+        self, target: Callable[[ServerSettings], None] = _serve, until: str = "/readyz"
+    ) -> None:
         """A new life; back when it answers."""
         self.process = _PROCESSES.Process(target=target, args=(self.settings,), daemon=True)
         self.process.start()
         deadline = time.monotonic() + 120
         while True:
             try:
-                if httpx.get(f"{self.address}/readyz").status_code == 200:
+                if httpx.get(f"{self.address}{until}").status_code == 200:
                     return
             except httpx.TransportError:
                 pass

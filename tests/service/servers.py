@@ -60,6 +60,13 @@ class Process:
         )
         self.output = ""
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def wait_for(self, pattern: str) -> str:
         """The first group of a pattern, once it was printed."""
         end = time.monotonic() + STARTING

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
+import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,15 @@ from sqlalchemy import select, update
 
 from balaclava.service.engine import writer
 from balaclava.service.engine.definition import ExperimentDefinition
-from balaclava.service.engine.jobs import CreateExperiment, MakeDecisions
+from balaclava.service.engine.jobs import (
+    CreateExperiment,
+    CreateKey,
+    MakeDecisions,
+    ReceivedReward,
+    RecordRewards,
+    RevokeKey,
+    SetExperimentState,
+)
 from balaclava.service.http.server import ServerSettings
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.service import Service
@@ -35,9 +46,8 @@ def create(service: Service, **changes: Any) -> bool:
 
 
 def decide(service: Service, count: int = 1) -> list[Any]:
-    return list(
-        json.loads(service.run_job(MakeDecisions(service.vault, "shop", count)))["decisions"]
-    )
+    job = MakeDecisions(service.vault, "shop", count, person=secrets.token_hex(8))
+    return list(json.loads(service.run_job(job))["decisions"])
 
 
 def back_up(tmp_path: Path, name: str = "service.db") -> Callable[[], None]:
@@ -175,15 +185,15 @@ def test_made_and_used_in_one_commit_and_cut_off(
 ) -> None:
     """A prepared commit that never happened must not look like a lost one."""
     service = open_service()
-    prepare_commits = Ledger.prepare_commits
-    noted: list[dict[str, int]] = []
+    prepare_creation = Ledger.prepare_creation
+    noted: list[list[str]] = []
 
-    def cut_off(self: Ledger, versions: dict[str, int]) -> None:
-        prepare_commits(self, versions)
-        noted.append(versions)
+    def cut_off(self: Ledger, uids: list[str]) -> None:
+        prepare_creation(self, uids)
+        noted.append(uids)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Ledger, "prepare_commits", cut_off)
+    monkeypatch.setattr(Ledger, "prepare_creation", cut_off)
     with service.writer._wake:  # both are taken up at once
         new = service.writer.submit(
             CreateExperiment(service.ledger, ExperimentDefinition.checked(**SHOP))
@@ -192,11 +202,152 @@ def test_made_and_used_in_one_commit_and_cut_off(
     for future in (new, first):
         with pytest.raises(Problem, match="internal error"):
             future.result(30)
-    assert [list(versions.values()) for versions in noted] == [[1]]
+    assert len(noted) == 1
     monkeypatch.undo()
     service.close()
     service = open_service()
     assert create(service)
+
+
+# What no release follows
+
+
+@pytest.mark.parametrize("lost", ["a reward", "a key", "a revocation"])
+def test_a_backup_without_a_lost_release_is_noticed(
+    open_service: Opener, tmp_path: Path, lost: str
+) -> None:
+    """In window mode a reward changes no experiment, and a key never does."""
+    service = open_service()
+    create(service, reward_window=1e6)
+    (decision,) = decide(service)
+    reader = service.run_job(CreateKey(service.ledger, "read", "reader"))
+    service.close()
+    restore = back_up(tmp_path)
+    service = open_service()
+    if lost == "a reward":
+        received = ReceivedReward(decision["decision_id"], "reward", 1.0)
+        assert service.run_job(RecordRewards([received])) == [{"recorded": True}]
+    elif lost == "a key":
+        service.run_job(CreateKey(service.ledger, "read", "another"))
+    else:
+        service.run_job(RevokeKey(service.ledger, reader["id"]))
+        assert service.check_key(reader["key"]) is None
+    service.close()
+    restore()
+    with pytest.raises(StartError, match="--restored"):
+        open_service()
+    for restored in (True, False):
+        service = open_service(restored=restored)
+        assert service.privacy("shop")["restored"] == 0  # no release was lost
+        known = service.check_key(reader["key"])
+        assert (known is None) == (lost == "a revocation")
+        revoked = {key["id"] for key in service.list_keys() if key["revoked"] is not None}
+        assert revoked == ({reader["id"]} if lost == "a revocation" else set())
+        events = [entry["event"] for entry in service.ledger.entries()]
+        assert events.count("restored") == 1
+        service.close()
+
+
+def test_a_commit_is_in_the_ledger_before_anything_of_it_leaves(
+    open_service: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database one commit behind its answers is noticed, also after a crash."""
+    service = open_service()
+    create(service)
+    version = service.committed("shop").version
+    service.close()
+    restore = back_up(tmp_path)
+    service = open_service()
+    uid = service.committed("shop").definition.uid
+    with monkeypatch.context() as patch:  # as if the ledger's disk were full
+        patch.setattr(Ledger, "record_commits", lambda self, versions: _full())
+        with pytest.raises(Problem, match="did not confirm"):
+            decide(service)
+        with pytest.raises(Problem, match="does not answer"):
+            service.results("shop")  # nor is the commit displayed
+    assert service.ledger.commit_counts()[uid].done == version
+    assert service.results("shop")["decisions"] == 1
+    assert service.ledger.commit_counts()[uid].done == version + 1
+    crash(service)
+    restore()
+    with pytest.raises(StartError, match="--restored"):
+        open_service()
+
+
+def _full() -> None:
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def crash(service: Service) -> None:
+    """Let go of the files without a last word to the ledger."""
+    service.writer.stop()
+    service.storage.close()
+
+
+def test_a_crash_before_the_ledger_knows_is_not_a_restore(
+    open_service: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = open_service()
+    create(service)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "record_commits", lambda self, versions: _full())
+        with pytest.raises(Problem, match="did not confirm"):
+            decide(service)
+        crash(service)
+    service = open_service()
+    assert service.results("shop")["decisions"] == 1
+    decide(service)
+    assert service.privacy("shop")["restored"] == 0
+
+
+def test_a_population_that_is_overspent_does_not_learn(
+    open_service: Opener, tmp_path: Path
+) -> None:
+    service = open_service()
+    service.ledger.set_population("us", 4.0, 0.0)
+    create(service, population="us")
+    service.close()
+    restore = back_up(tmp_path)
+    service = open_service()
+    assert decide(service)[0]["learns"]
+    service.close()
+    restore()
+    service = open_service(restored=True)
+    assert not decide(service)[0]["learns"]
+    assert service.ledger_document()["populations"][0]["overspent"]
+    assert any("more than its total" in line for line in service.privacy("shop")["not_covered"])
+    service.ledger.set_population("us", 8.0, 0.0)
+    deadline = time.monotonic() + 10
+    while not decide(service)[0]["learns"]:
+        assert time.monotonic() < deadline
+
+
+def test_decisions_on_a_population_name_the_person(open_service: Opener) -> None:
+    service = open_service()
+    service.ledger.set_population("us", 4.0, 0.0)
+    create(service, population="us")
+    with pytest.raises(Problem, match="as `person`") as refusal:
+        service.run_job(MakeDecisions(service.vault, "shop", 3, "r"))
+    assert refusal.value.status == 422
+    assert service.experiment("shop")["decisions"] == 0
+    service.run_job(SetExperimentState(service.ledger, "shop", "finish"))
+    made = json.loads(service.run_job(MakeDecisions(service.vault, "shop")))["decisions"]
+    assert [each["learns"] for each in made] == [False]  # nothing is learned: nobody is charged
+
+
+def test_a_clock_far_ahead_is_refused(open_service: Opener, monkeypatch: Any) -> None:
+    service = open_service()
+    create(service, reward_window=1e6)
+    decide(service)
+    service.close()
+    real = time.time
+    monkeypatch.setattr("balaclava.service.engine.writer.time.time", lambda: real() + 3650 * 86_400)
+    with pytest.raises(StartError, match="set the clock"):
+        open_service()
+    service = open_service(accept_clock=True)
+    service.close()
+    monkeypatch.undo()
+    open_service()  # with the right clock again: the time goes on, with a warning
 
 
 def test_two_processes_make_the_same_experiments(open_service: Opener, postgres: str) -> None:

@@ -112,6 +112,8 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
                 statuses.append(answer.status_code)
                 if answer.status_code == 503:
                     assert "retry-after" in answer.headers
+                    ready = client.get("/readyz")
+                    assert (ready.status_code, "retry-after" in ready.headers) == (503, True)
                     break
             assert client.get("/v1/experiments/windows/results").status_code == 200
             assert client.get("/healthz").status_code == 200
@@ -130,6 +132,55 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
     with httpx.Client(base_url=server.address, timeout=60) as client:
         load.catch_up(client)
     assert load.faults == []
+    server.stop()
+
+
+def _serve_without_room(settings: ServerSettings) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
+    serve(settings, lambda address, key: None)
+
+
+@pytest.mark.crash
+def test_an_experiment_that_the_disk_has_no_room_for(tmp_path: Path) -> None:
+    """It is not ready, it says so without traffic, and what it did not create costs nothing."""
+    server = Server(keyless_settings(tmp_path))
+    prepared(server)
+    server.stop()
+    server.start(_serve_without_room, until="/healthz")
+    arms = [f"arm {number} {'x' * 400}" for number in range(200)]
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        for _ in range(2):
+            assert client.get("/readyz").status_code == 503
+            time.sleep(1.1)
+        for name in ("large", "large", "larger"):
+            large = DEFINITIONS[0] | {"name": name, "arms": arms}
+            assert client.post("/v1/experiments", json=large).status_code == 503
+        (population,) = client.get("/v1/populations").json()["populations"]
+        # "arrival", and one that may be created yet: each 20 for 2 rewards
+        assert population["spent_epsilon"] == 80.0
+    server.kill()
+    server.start()
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        small = DEFINITIONS[0] | {"name": "small"}
+        assert client.post("/v1/experiments", json=small).status_code == 201
+        (population,) = client.get("/v1/populations").json()["populations"]
+        assert population["spent_epsilon"] == 80.0  # of "arrival" and "small"
+    server.stop()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("deleted", ["service.db", "service.db-wal"])
+def test_files_deleted_under_the_service(tmp_path: Path, deleted: str) -> None:
+    """Nothing is acknowledged that no file holds."""
+    server = Server(keyless_settings(tmp_path))
+    prepared(server)
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        decide = "/v1/experiments/windows/decisions"
+        assert client.post(decide, json={}).status_code == 200
+        (tmp_path / deleted).unlink()
+        answer = client.post(decide, json={})
+        assert (answer.status_code, "deleted" in answer.json()["detail"]) == (503, True)
+        assert client.get("/readyz").status_code == 503
     server.stop()
 
 
@@ -301,7 +352,7 @@ def test_clients_that_misbehave(tmp_path: Path) -> None:
     prepared(server)
     client = httpx.Client(base_url=server.address, timeout=60)
     decide = "/v1/experiments/arrival/decisions"
-    (decision,) = client.post(decide, json={}).json()["decisions"]
+    (decision,) = client.post(decide, json={"person": "ann"}).json()["decisions"]
     for _ in range(20):
         cut_off = socket.create_connection(("127.0.0.1", server.settings.port))
         body = (

@@ -197,11 +197,13 @@ class Policy(PolicyAttributes):
         return html_table(title, ("parameter", "value"), self.parameters.items())
 
     def _checked_labels(self, names: Sequence[Any]) -> tuple[str, ...]:
+        known: set[str] = set()
         for name in names:
             if not isinstance(name, str) or not name.strip():
                 raise self.refuse("arms", "must contain only strings; give each arm a name")
-            if list(names).count(name) > 1:
+            if name in known:
                 raise self.refuse("arms", f"contains {name!r} twice; give each arm its own name")
+            known.add(name)
         if not names:
             raise self.refuse("arms", "is empty; give at least one name")
         return tuple(names)

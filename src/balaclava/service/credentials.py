@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import math
 import os
 import re
 import secrets
@@ -17,7 +18,7 @@ from balaclava.service.problems import StartError
 
 Role = Literal["decide", "read", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
-_SESSION_SECONDS = 12 * 3600  # a working day
+SESSION_SECONDS = 12 * 3600  # a working day
 _DECISION_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -27,6 +28,20 @@ class ApiKey(NamedTuple):
     id: str
     role: Role
     label: str
+    expires: float = math.inf  # seconds since 1970
+
+    @property
+    def valid(self) -> bool:
+        """Whether it has not expired."""
+        return time.time() < self.expires
+
+    @property
+    def actor(self) -> str:
+        """Who it is, for the ledger."""
+        return f"by key {self.id}" if self.id else "without a key"
+
+
+NO_KEYS = ApiKey("", "admin", "no keys")  # of a caller of a service without keys
 
 
 def new_key() -> str:
@@ -93,7 +108,7 @@ class Vault:
 
     def sign_session(self, key_id: str) -> str:
         """Sign a session of an API key, for a cookie."""
-        content = f"{key_id}.{int(time.time()) + _SESSION_SECONDS}.{secrets.token_urlsafe(8)}"
+        content = f"{key_id}.{int(time.time()) + SESSION_SECONDS}.{secrets.token_urlsafe(8)}"
         return f"{content}.{self.digest('session', content)}"
 
     def read_session(self, text: str) -> str | None:

@@ -242,12 +242,12 @@ def privacy_document(experiment: ServedExperiment, ledger: Ledger) -> dict[str, 
         "population": population,
         "charged": {"epsilon": epsilon, "delta": delta} if population else None,
         "restored": restored,
-        "not_covered": _not_covered(experiment, restored),
+        "not_covered": _not_covered(experiment, restored, bool(population and population["overspent"])),
         "explanation": guarantee.explain(),
     }
 
 
-def _not_covered(experiment: ServedExperiment, restored: int) -> list[str]:
+def _not_covered(experiment: ServedExperiment, restored: int, overspent: bool) -> list[str]:
     lines = [
         "Decisions and their times are not hidden: they reveal who took part, and when.",
         "Data that the operator stores elsewhere, and access to the database or its backups.",
@@ -260,6 +260,11 @@ def _not_covered(experiment: ServedExperiment, restored: int) -> list[str]:
         lines.append(
             "Several rewards of one person together: "
             f"{experiment.counters.anonymous:,} decisions did not name a person."
+        )
+    if overspent:
+        lines.append(
+            "The population has spent more than its total, after a restore: until the total is "
+            "raised, decisions are answered but learn nothing."
         )
     if restored:
         lines.append(

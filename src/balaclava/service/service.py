@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+import math
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +31,26 @@ from balaclava.service.engine.unit_of_work import read_experiment
 from balaclava.service.engine.writer import Clock, Writer
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.store.ledger import CommitCount, Ledger
-from balaclava.service.store.schema import STATES, decisions, experiments, keys, snapshots
-from balaclava.service.store.storage import Storage, driver_message
+from balaclava.service.store.schema import (
+    STATES,
+    decisions,
+    ended_sessions,
+    experiments,
+    keys,
+    snapshots,
+)
+from balaclava.service.store.storage import Storage, driver_message, is_counter
+
+log = logging.getLogger("balaclava.service")
 
 # Seconds
 ANSWER_SECONDS = 30.0  # timeout of a write
 _KEYS_SECONDS = 1.0  # age of cached API keys: another process may revoke one
 _NEW_KEYS_SECONDS = 0.05  # the same, for an unknown key, which may be new
+_PROBE_SECONDS = 5.0  # timeout of a commit that tests readiness
+_PROBE_AGE = 1.0  # after which a commit does not prove readiness
+_LARGEST_CLOCK_JUMP = 30 * 86_400.0  # after the last commit: longer than a service is stopped
+_CLOCK_TOLERANCE = 60.0
 
 
 def _time_out(answer: asyncio.Future[Any]) -> None:
@@ -63,6 +79,8 @@ class Service:
         self._keys: dict[str, ApiKey] = {}
         self._keys_read = -_KEYS_SECONDS
         self._lock = threading.Lock()
+        self._probing = threading.Lock()
+        self._last_probe: str | None = None
 
     @classmethod
     def open(
@@ -72,13 +90,14 @@ class Service:
         ledger: str | None = None,
         secrets: str | None = None,
         restored: bool = False,
+        accept_clock: bool = False,
         root_path: str = "",
     ) -> Service:
         """Open a database with its ledger and its secret key, and start the writer.
 
         The ledger (a path or URL) and the secret key (a path) are by default beside the database.
         With `restored`, a database may be behind its ledger: unfinished batches are charged again.
-        Raises `StartError` if the three do not belong together, or cannot be used.
+        With `accept_clock`, the clock may be far ahead of the last commit. Raises `StartError` if the three do not belong together, or cannot be used.
         """
         storage = Storage.open(database)
         file = storage.engine.url.database if storage.one_process else None
@@ -91,19 +110,20 @@ class Service:
             except DBAPIError as error:
                 raise StartError(f"cannot use the ledger: {driver_message(error)}") from None
             service = cls(storage, opened, vault, root_path=root_path)
-            service._require_current(restored)
+            service._require_current(restored, accept_clock)
         except BaseException:
             storage.close()
             raise
+        service._apply_revocations()
         laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # the first call takes seconds
         service.writer.start()
         return service
 
-    def _require_current(self, restored: bool) -> None:
+    def _require_current(self, restored: bool, accept_clock: bool) -> None:
         """Raise if the database is behind its ledger, unless the operator restored it.
 
         Other processes may commit meanwhile. So the database must reach the counts read before
-        it, and must not exceed those read after it.
+        it, and must not exceed those read after it by more than a commit of each process.
         """
         before = self.ledger.commit_counts()
         with self.storage.reading() as connection:
@@ -115,28 +135,58 @@ class Service:
                     experiments.c.books,
                 )
             ).all()
+            processes = self.storage.commit_counters(connection)
+            recorded = self.storage.recorded_counters(connection)
         counts = self.ledger.commit_counts()
         versions = {row.uid: row.version for row in rows}
-        if any(
-            uid not in counts or version > counts[uid].intended for uid, version in versions.items()
+        new = CommitCount(0, 0)
+        lags = [count - counts.get(uid, new).intended for uid, count in processes.items()]
+        lag = sum(each > 0 for each in lags)  # commits that a crash kept from the ledger
+        if (
+            max(lags, default=0) > 1
+            or any(counts.get(uid, new).intended < count for uid, count in recorded.items())
+            or any(
+                uid not in counts or version > counts[uid].intended + lag
+                for uid, version in versions.items()
+            )
         ):
             raise StartError(
                 "the ledger is behind the database: it belongs to another one, or was restored "
                 "from a backup and has lost charges; restore the newest ledger"
             )
-        for row in rows:
-            self.clock.catch_up(json.loads(row.books)["time"])
+        times = [float(json.loads(row.books)["time"]) for row in rows]
+        self._set_clock(max(times, default=0.0), accept_clock)
+        versions |= processes
         behind = [uid for uid, count in before.items() if versions.get(uid, 0) < count.required]
         if not behind:
+            self.ledger.record_commits(self.ledger.check_commits(versions))
             return
         if not restored:
+            releases = sum(uid not in processes and not is_counter(uid) for uid in behind)
             raise StartError(
-                f"the database is behind its ledger in {len(behind)} experiment(s): it was "
-                "restored from a backup, or is a replica that lagged, and lacks releases that "
-                "observers have seen. Start with --restored to continue; unfinished batches are "
-                "then charged again"
+                f"the database is behind its ledger, in {releases} experiment(s): it was "
+                "restored from a backup, or is a replica that lagged, and lacks rewards, keys or "
+                "releases that were acknowledged. Start with --restored to continue; unfinished "
+                "batches of these experiments are then charged again"
             )
         self._continue_restored(behind, {row.uid: row.definition for row in rows}, counts)
+
+    def _set_clock(self, last: float, accept: bool) -> None:
+        """Continue after the last commit; raise if the clock is too far ahead of it."""
+        ahead = self.clock.now() - last
+        if last and ahead > _LARGEST_CLOCK_JUMP and not accept:
+            raise StartError(
+                f"the clock is {ahead / 86_400:,.0f} days ahead of the last commit. If it is wrong, "
+                "every open window would end now, and time would not go back: set the clock. If "
+                "it is right, start with --accept-clock"
+            )
+        if ahead < -_CLOCK_TOLERANCE:
+            log.warning(
+                "the clock is %.0f seconds behind the last commit; the service's time goes on "
+                "from there",
+                -ahead,
+            )
+        self.clock.catch_up(last)
 
     def _continue_restored(
         self, behind: list[str], definitions: dict[str, str], counts: dict[str, CommitCount]
@@ -145,6 +195,8 @@ class Service:
 
         The new version makes other processes discard their cached copies.
         """
+        processes = [uid for uid in behind if is_counter(uid)]
+        behind = [uid for uid in behind if uid not in processes]
         for uid in behind:
             if uid not in definitions:
                 self.ledger.note_lost(uid)
@@ -155,12 +207,26 @@ class Service:
                 self.ledger.charge_restore(
                     definition.population, definition.name, uid, epsilon, delta
                 )
+        if not behind:
+            self.ledger.note_restore()
         versions = {uid: counts[uid].intended + 1 for uid in behind if uid in definitions}
-        self.ledger.reset_commit_counts({uid: versions.get(uid, 0) for uid in behind})
+        commits = {uid: counts[uid].intended + 1 for uid in processes}
+        lost = {uid: 0 for uid in behind if uid not in definitions}
+        self.ledger.reset_commit_counts(versions | commits | lost)
         with self.storage.writing() as connection:
+            self.storage.set_commit_counters(connection, commits)
             for uid, version in sorted(versions.items()):
                 mine = update(experiments).where(experiments.c.uid == uid)
                 connection.execute(mine.values(version=version))
+
+    def _apply_revocations(self) -> None:
+        """Revoke the keys that a restored database took for valid again."""
+        revoked = self.ledger.revoked_keys()
+        with self.storage.writing() as connection:
+            valid = set(connection.scalars(select(keys.c.id).where(keys.c.revoked.is_(None))))
+            for id in sorted(valid & revoked):
+                mine = update(keys).where(keys.c.id == id)
+                connection.execute(mine.values(revoked=time.time()))
 
     def close(self) -> None:
         self.writer.stop()
@@ -197,18 +263,18 @@ class Service:
         """Create an experiment; False if it exists already."""
         return await self.await_job(jobs.CreateExperiment(self.ledger, definition))
 
-    async def set_state(self, name: str, verb: str) -> None:
-        await self.await_job(jobs.SetExperimentState(name, verb))
+    async def set_state(self, name: str, verb: str, by: str) -> None:
+        await self.await_job(jobs.SetExperimentState(self.ledger, name, verb, by))
 
-    async def create_key(self, role: Role, label: str) -> dict[str, Any]:
+    async def create_key(self, role: Role, label: str, by: str, **more: Any) -> dict[str, Any]:
         """Create an API key; returns it, once."""
-        made = await self.await_job(jobs.CreateKey(role, label))
+        made = await self.await_job(jobs.CreateKey(self.ledger, role, label, by, **more))
         await asyncio.to_thread(self._expire_keys)
         return made
 
-    async def revoke_key(self, id: str) -> None:
+    async def revoke_key(self, id: str, by: str) -> None:
         """Revoke an API key at once."""
-        await self.await_job(jobs.RevokeKey(id))
+        await self.await_job(jobs.RevokeKey(self.ledger, id, by))
         await asyncio.to_thread(self._expire_keys)
 
     # Reading
@@ -245,9 +311,9 @@ class Service:
 
     def history(self, name: str, points: int = 300) -> dict[str, Any]:
         """Shares of decisions and released means over time, in at most `points` points."""
-        experiment = self.committed(name)
-        mine = snapshots.c.experiment == experiment.id
         with self.storage.reading() as connection:
+            experiment = self._committed_in(connection, name)
+            mine = snapshots.c.experiment == experiment.id
             stored = select(snapshots.c.id).where(mine).order_by(snapshots.c.id)
             ids = list(connection.scalars(stored))
             step = max(1, -(-len(ids) // max(points - 1, 1)))
@@ -293,29 +359,53 @@ class Service:
     def committed(self, name: str) -> ServedExperiment:
         """The experiment at its last commit. Do not change it."""
         with self.storage.reading() as connection:
-            version = connection.scalar(
-                select(experiments.c.version).where(experiments.c.name == name)
-            )
-            if version is None:
-                raise Problem(404, "this experiment does not exist")
-            return self._at_version(connection, name, version)
+            return self._committed_in(connection, name)
+
+    def _committed_in(self, connection: Connection, name: str) -> ServedExperiment:
+        version = connection.scalar(select(experiments.c.version).where(experiments.c.name == name))
+        if version is None:
+            raise Problem(404, "this experiment does not exist")
+        return self._at_version(connection, name, version)
 
     def _at_version(self, connection: Connection, name: str, version: int) -> ServedExperiment:
         """The experiment at a version that the connection sees, cached."""
         known = self._committed.get(name)
         if known is None or known.version != version:
             row = connection.execute(select(experiments).where(experiments.c.name == name)).one()
+            self.ledger.observe(row.uid, row.version)
             known = self._committed[name] = read_experiment(row)
         return known
 
-    def ready(self) -> bool:
-        """Whether the service can make decisions."""
+    def ready(self) -> str | None:
+        """Why the service cannot make decisions now; None if it can.
+
+        Without a recent commit it makes one, of a random value of some pages. One at a time: a
+        caller who does not get to try is told the last result.
+        """
+        if not self.writer.alive:
+            return "the writer has stopped"
+        if not self._probing.acquire(blocking=False):
+            return self._last_probe
         try:
-            with self.storage.reading() as connection:
-                connection.execute(select(1))
-        except DBAPIError:
-            return False
-        return self.writer.alive
+            recent = time.monotonic() - _PROBE_AGE
+            if max(self.writer.committed_at, self.writer.failed_at) < recent:
+                self._last_probe = self._probe()
+            elif self.writer.failed_at > self.writer.committed_at:
+                self._last_probe = "the last commit failed; the log says why"
+            else:
+                self._last_probe = None
+            return self._last_probe
+        finally:
+            self._probing.release()
+
+    def _probe(self) -> str | None:
+        try:
+            self.writer.submit(jobs.Probe()).result(_PROBE_SECONDS)
+        except Problem as problem:
+            return problem.detail
+        except TimeoutError:
+            return "the database does not answer"
+        return None
 
     # Ledger and keys
 
@@ -326,14 +416,20 @@ class Service:
         }
 
     def list_keys(self) -> list[dict[str, Any]]:
-        wanted = select(keys.c.id, keys.c.role, keys.c.label, keys.c.created, keys.c.revoked)
+        wanted = select(*(column for column in keys.c if column.name != "digest"))
         with self.storage.reading() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted.order_by("created"))]
+
+    def has_admin_key(self) -> bool:
+        """Whether a valid key has the role admin."""
+        self._read_keys(0.0)
+        return any(key.role == "admin" and key.valid for key in self._keys.values())
 
     def cached_key(self, text: str) -> ApiKey | None:
         """The result of `check_key` if it is cached, otherwise None."""
         current = self.clock.now() - self._keys_read < _KEYS_SECONDS
-        return self._keys.get(key_digest(text)) if current else None
+        key = self._keys.get(key_digest(text)) if current else None
+        return key if key is not None and key.valid else None
 
     def check_key(self, text: str) -> ApiKey | None:
         """The API key of this text, or None if it is unknown or revoked."""
@@ -341,12 +437,28 @@ class Service:
         digest = key_digest(text)
         if digest not in self._keys:
             self._read_keys(_NEW_KEYS_SECONDS)
-        return self._keys.get(digest)
+        key = self._keys.get(digest)
+        return key if key is not None and key.valid else None
 
     def key(self, id: str) -> ApiKey | None:
         """The valid API key with this id, or None."""
         self._read_keys(_KEYS_SECONDS)
-        return next((key for key in self._keys.values() if key.id == id), None)
+        return next((key for key in self._keys.values() if key.id == id and key.valid), None)
+
+    def session_key(self, session: str) -> ApiKey | None:
+        """The valid API key of a session that was not ended, or None."""
+        id = self.vault.read_session(session)
+        if id is None:
+            return None
+        ended = select(ended_sessions).where(ended_sessions.c.digest == key_digest(session))
+        with self.storage.reading() as connection:
+            if connection.execute(ended).first() is not None:
+                return None
+        return self.key(id)
+
+    async def end_session(self, session: str) -> None:
+        """End a session at once, in all processes."""
+        await self.await_job(jobs.EndSession(session))
 
     def _read_keys(self, age: float) -> None:
         """Read the keys if the cached ones are older than `age` seconds."""
@@ -356,9 +468,14 @@ class Service:
             now = self.clock.now()
             if now - self._keys_read < age:
                 return  # another thread has read them
+            revoked = self.ledger.revoked_keys()
             with self.storage.reading() as connection:
                 rows = connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
-            self._keys = {row.digest: ApiKey(row.id, row.role, row.label) for row in rows}
+            self._keys = {
+                row.digest: ApiKey(row.id, row.role, row.label, row.expires or math.inf)
+                for row in rows
+                if row.id not in revoked
+            }
             self._keys_read = now
 
     def _expire_keys(self) -> None:

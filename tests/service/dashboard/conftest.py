@@ -33,7 +33,8 @@ class FilledService:
         self.keys = {role: self.new_key(role) for role in ROLES}
 
     def new_key(self, role: str) -> str:
-        return str(self.service.run_job(CreateKey(role, f"{role} {MARKUP}"))["key"])  # type: ignore[arg-type]
+        job = CreateKey(self.service.ledger, role, f"{role} {MARKUP}")  # type: ignore[arg-type]
+        return str(self.service.run_job(job)["key"])
 
     def create(self, name: str, **changes: Any) -> None:
         fields: dict[str, Any] = {
@@ -64,7 +65,8 @@ class FilledService:
         """One experiment of each kind, two of them with releases."""
         self.service.ledger.set_population(f"all {MARKUP}", 3.0, 1e-6)
         self.create("window", population=f"all {MARKUP}", purpose="Fewer missed visits")
-        self.decide("window", 40)
+        for number in range(40):
+            self.decide("window", 1, f"person {number}")
         self.create("arrival", settle="arrival", default_reward=None)
         self.create(HOSTILE, settle="arrival", arms=ARMS, purpose=MARKUP, owner=MARKUP)
         self.create("many", settle="arrival", arms=[f"offer {i}" for i in range(64)])

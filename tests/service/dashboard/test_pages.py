@@ -160,7 +160,10 @@ def test_a_key_opens_a_session(filled: FilledService, stranger: TestClient) -> N
     assert "SameSite=strict" in cookie
     assert "Secure" not in cookie
     assert filled.keys["admin"] not in str(answer.headers)
+    kept = dict(stranger.cookies)
     stranger.post("/logout", data={"token": token_of(stranger.get("/").text)})
+    assert stranger.get("/").status_code == 303
+    stranger.cookies.update(kept)  # a copy of the cookie does not work either
     assert stranger.get("/").status_code == 303
 
 
@@ -249,8 +252,14 @@ def test_the_page_for_a_review_board_states_the_guarantee_of_the_service(
 def test_a_key_is_displayed_once_and_ends_with_its_sessions(
     filled: FilledService, admin: TestClient
 ) -> None:
-    token = token_of(admin.get("/keys").text)
-    shown = admin.post("/keys", data={"token": token, "role": "read", "label": "<i>board</i>"})
+    page = admin.get("/keys").text
+    token, (form,) = token_of(page), re.findall(r'name="form" value="(\w+)"', page)
+    asked = {"token": token, "form": form, "role": "read", "label": "<i>board</i>"}
+    shown = admin.post("/keys", data=asked)
+    before = len(filled.service.list_keys())
+    again = admin.post("/keys", data=asked)  # as a reload does
+    assert (again.status_code, "sent before" in again.text) == (409, True)
+    assert len(filled.service.list_keys()) == before
     assert shown.headers["cache-control"] == "no-store"
     (key,) = re.findall(r'<code id="new-key">([^<]+)</code>', shown.text)
     assert "&lt;i&gt;board&lt;/i&gt;" in shown.text
@@ -264,8 +273,10 @@ def test_a_key_is_displayed_once_and_ends_with_its_sessions(
     assert board.get("/").status_code == 303
     assert admin.get(f"/keys/{identity}/revoke").status_code == 404
     for role, label in (("owner", "x"), ("read", ""), ("read", "x" * 101)):
-        bad = admin.post("/keys", data={"token": token, "role": role, "label": label})
+        bad = admin.post("/keys", data=asked | {"role": role, "label": label})
         assert bad.status_code == 422
+    del asked["form"]
+    assert admin.post("/keys", data=asked).status_code == 422
 
 
 def test_what_did_not_change_is_not_sent_again(filled: FilledService, admin: TestClient) -> None:

@@ -246,7 +246,8 @@ def test_a_population_pays_for_its_experiments(both: TestClient) -> None:
     (population,) = both.get("/v1/populations").json()["populations"]
     assert (population["spent_epsilon"], population["left_epsilon"]) == (2.0, 0.5)
     ledger = both.get("/v1/ledger").json()
-    assert [entry["event"] for entry in ledger["entries"]] == ["population", "charge", "charge"]
+    events = [entry["event"] for entry in ledger["entries"]]
+    assert events == ["key made", "population", "charge", "charge"]
     privacy = both.get("/v1/experiments/shop/privacy").json()
     assert privacy["charged"] == {"epsilon": 1.0, "delta": 0.0}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -80,7 +81,10 @@ class House:
     """A service with a key of each role, and one that was revoked."""
 
     def __init__(self, service: Service) -> None:
-        self.keys = {role: service.run_job(CreateKey(role, "")) for role in ROLES}  # type: ignore[arg-type]
+        self.keys = {
+            role: service.run_job(CreateKey(service.ledger, role, ""))  # type: ignore[arg-type]
+            for role in ROLES
+        }
         self.client = TestClient(create_app(service), follow_redirects=False)
         answer = self.call("POST", "/v1/experiments", "admin", json=SHOP)
         assert answer.status_code == 201
@@ -183,9 +187,36 @@ def test_a_session_ends_with_its_key_and_with_its_time(house: House, monkeypatch
     vault = house.client.app.state.vault  # type: ignore[attr-defined]
     house.client.cookies.update({"balaclava_session": vault.sign_session(second["id"])})
     assert house.client.get("/ledger").status_code == 200
-    monkeypatch.setattr("balaclava.service.credentials._SESSION_SECONDS", -1)
+    monkeypatch.setattr("balaclava.service.credentials.SESSION_SECONDS", -1)
     house.client.cookies.update({"balaclava_session": vault.sign_session(second["id"])})
     assert house.client.get("/ledger").status_code == 303
+
+
+def test_a_key_expires(house: House) -> None:
+    body = {"role": "read", "lifetime": 1.5}
+    made = house.call("POST", "/v1/keys", "admin", json=body).json()
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    assert house.client.get("/v1/experiments", headers=headers).status_code == 200
+    assert 1.0 < made["expires"] - made["created"] < 2.0
+    time.sleep(max(made["expires"] - time.time(), 0.0) + 0.1)
+    assert house.client.get("/v1/experiments", headers=headers).status_code == 401
+    assert house.call("POST", "/v1/keys", "admin", json=body | {"lifetime": 0}).status_code == 422
+
+
+def test_what_admins_do_is_in_the_ledger(house: House) -> None:
+    made = house.call("POST", "/v1/keys", "admin", json={"role": "read"}).json()
+    house.call("DELETE", f"/v1/keys/{made['id']}", "admin")
+    for verb in ("pause", "resume", "finish", "finish"):
+        house.call("POST", f"/v1/experiments/shop/{verb}", "admin")
+    entries = house.call("GET", "/v1/ledger", "admin").json()["entries"][-5:]
+    by = f"by key {house.keys['admin']['id']}"
+    assert [(entry["event"], entry["experiment"]) for entry in entries] == [
+        ("key made", None),
+        ("key revoked", None),
+        *((verb, "shop") for verb in ("pause", "resume", "finish")),
+    ]
+    assert all(by in entry["note"] for entry in entries)
+    assert made["key"] not in str(entries)
 
 
 def test_every_answer_carries_the_headers(house: House) -> None:
@@ -204,8 +235,8 @@ def test_a_label_that_cannot_be_stored_fails_alone(
     """PostgreSQL refuses some characters; no other commit may fail with it."""
     service = open_service(postgres)
     with service.writer._wake:  # both are taken up at once
-        bad = service.writer.submit(CreateKey("read", "a\x00b"))
-        good = service.writer.submit(CreateKey("read", "a"))
+        bad = service.writer.submit(CreateKey(service.ledger, "read", "a\x00b"))
+        good = service.writer.submit(CreateKey(service.ledger, "read", "a"))
     with pytest.raises(Problem, match="control characters"):
         bad.result(30)
     assert good.result(30)["key"]

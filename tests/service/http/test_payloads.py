@@ -165,6 +165,7 @@ def check_input(place: Place, examples: int, caplog: Any, capfd: Any) -> None:
 
     fuzz()
     assert {200, 404, 422} <= statuses
+    place.client.post("/v1/experiments/shop/resume")  # it may have been paused
     assert len(place.decide()) == 1  # it works on
     for path in ("/metrics", "/v1/experiments", "/v1/ledger", "/v1/keys", "/v1/populations"):
         check_silence(place, place.client.get(path).text, False)

@@ -93,19 +93,48 @@ def behind(ledger: Ledger, versions: dict[str, int]) -> list[str]:
 
 
 def test_a_commit_that_is_missing_is_noticed(ledger: Ledger) -> None:
-    ledger.prepare_commits({"a": 1, "b": 1})
+    ledger.prepare_creation(["a", "b"])
     assert behind(ledger, {}) == []  # cut off before the commit: no answer left
-    ledger.prepare_commits({"a": 2})
+    ledger.record_commits({"a": 1, "b": 1})
     assert behind(ledger, {"a": 1, "b": 1}) == []
     assert behind(ledger, {"b": 1}) == ["a"]
-    ledger.confirm_commits({"a": 2})
+    assert ledger.check_commits({"a": 2, "b": 1}) == {"a": 2}
+    ledger.record_commits({"a": 2})
+    ledger.record_commits({"a": 1})  # by a process that was overtaken
     assert behind(ledger, {"a": 1, "b": 1}) == ["a"]
-    assert behind(ledger, {"a": 2, "b": 1}) == []
+    assert ledger.check_commits({"a": 2, "b": 1}) == {}
     with pytest.raises(Problem, match="behind its ledger"):
-        ledger.prepare_commits({"a": 2, "b": 2})  # by a process that has a database of before
-    assert behind(ledger, {"a": 2, "b": 1}) == []
+        ledger.check_commits({"a": 1, "b": 1})  # by a process that has a database of before
+    ledger.observe("a", 1)  # which was displayed before
+    ledger.observe("b", 2)
+    assert ledger.check_commits({"a": 2, "b": 2}) == {}
+    ledger.reset_commit_counts({"b": 1})
     ledger.reset_commit_counts({"a": 1})
     assert behind(ledger, {"a": 1, "b": 1}) == []
+
+
+def test_a_charge_without_a_commit_can_be_voided(ledger: Ledger) -> None:
+    ledger.set_population("patients", 1.0, 0.0)
+    for name in ("never", "created"):
+        ledger.charge("patients", name, f"uid-{name}", 0.5, 0.0)
+    ledger.prepare_creation(["uid-never", "uid-created"])
+    ledger.record_commits({"uid-created": 1})
+    assert ledger.uncommitted_charges("patients") == {"uid-never": ("never", 0.5, 0.0)}
+    ledger.void_charge("patients", "never", "uid-never", 0.5, 0.0)
+    assert ledger.uncommitted_charges("patients") == {}
+    assert ledger.budgets()["patients"].spent_epsilon == 0.5
+    ledger.charge("patients", "never", "uid-never", 0.5, 0.0)  # created after all
+    assert ledger.charged("uid-never") == (0.5, 0.0, 0)
+
+
+def test_entries_of_keys_cost_nothing(ledger: Ledger) -> None:
+    ledger.set_population("patients", 1.0, 0.0)
+    ledger.charge("patients", "first", "uid", 0.5, 0.0)
+    ledger.note("key revoked", None, "some-key", "by key another")
+    ledger.note("pause", "first", None, "by key another")
+    ledger.charge("patients", "first", "uid", 0.5, 0.0)  # not again
+    assert ledger.budgets()["patients"].spent_epsilon == 0.5
+    assert ledger.revoked_keys() == {"some-key"}
 
 
 def test_two_processes_never_spend_more_than_a_total(ledger: Ledger, database: str) -> None:

@@ -22,7 +22,7 @@ ARCHIVES = sorted((Path(__file__).parent / "old_databases").glob("*.tar.xz"))
 # Prose, which may be reworded, and parameters, whose values may have got better names.
 REWORDED = {"sentence", "note", "explanation", "neighbours", "not_covered", "assumptions"}
 REWORDED |= {"parameters", "condition", "missing"}
-REWORDED |= {"remaining", "may_stop"}  # their rules are newer than the databases
+REWORDED |= {"remaining", "may_stop", "overspent", "outside"}  # newer than the databases
 
 
 def comparable(document: Any) -> Any:
@@ -39,7 +39,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Servic
     """The service on a copy of an old database, and what was displayed of it."""
     with tarfile.open(request.param) as archive:
         archive.extractall(tmp_path, filter="data")
-    service = Service.open(str(tmp_path / "service.db"))
+    service = Service.open(str(tmp_path / "service.db"), accept_clock=True)
     yield service, json.loads((tmp_path / "displayed.json").read_text())
     service.close()
 
@@ -81,7 +81,8 @@ def test_an_old_database_continues(old: Any) -> None:
         if name == "paused":
             continue
         kind = "report" if name == "reports" else "reward"
-        for made in decide(service, name, 30):
+        for number in range(30):
+            (made,) = decide(service, name, 1, person=f"p{number}" if name == "persons" else None)
             received = ReceivedReward(made["decision_id"], kind, float(made["arm"] == 1))
             assert service.run_job(RecordRewards([received])) == [{"recorded": True}], name
         assert service.results(name)["decisions"] > displayed["results"][name]["decisions"]

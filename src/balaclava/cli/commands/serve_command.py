@@ -31,6 +31,8 @@ from balaclava.cli.options import option
     show_default=False,
 )
 @option("--restored", bool, "Start from a restored backup: charge unfinished releases again.")
+@option("--accept-clock", bool, "Start although the last commit is more than 30 days old.")
+@option("--admin-key-file", str, "New file for the first admin key, instead of printing it.")
 @option("--no-keys", bool, "Require no API key; on a loopback address only.")
 @option("--demo", bool, "Temporary database with simulated visitors.")
 def serve(demo: bool, no_keys: bool, **options: Any) -> None:

@@ -21,7 +21,9 @@ LONGEST_KEY_LABEL = 100  # characters; the page has the same limit
 _CHANGES = ("pause", "resume", "finish")
 
 
-def add_login(routes: APIRouter, pages: PageRenderer, auth: sessions.Auth) -> None:
+def add_login(
+    routes: APIRouter, service: Service, pages: PageRenderer, auth: sessions.Auth
+) -> None:
     """Add login and logout. A session stores the key's id, not the key."""
 
     def login_page(request: Request, status: int = 200, complaint: str = "") -> Response:
@@ -50,6 +52,7 @@ def add_login(routes: APIRouter, pages: PageRenderer, auth: sessions.Auth) -> No
     @routes.post("/logout")
     async def leave(request: Request) -> Response:
         await _checked(request, await run_in_threadpool(auth.reader, request))
+        await service.end_session(request.cookies.get(sessions.SESSION_COOKIE, ""))
         response = redirect(request, "/login")
         response.headers["Clear-Site-Data"] = '"cache"'
         sessions.set_cookie(request, response, sessions.SESSION_COOKIE, "")
@@ -85,8 +88,9 @@ def add_changes(
 
     @routes.post("/experiments/{name}/{change}")
     async def act(request: Request, name: str, change: str) -> Response:
-        await _checked(request, await run_in_threadpool(auth.admin, request))
-        await service.set_state(name, _known(change))
+        session = await run_in_threadpool(auth.admin, request)
+        await _checked(request, session)
+        await service.set_state(name, _known(change), session.key.actor)
         return redirect(request, f"/experiments/{quote(name, safe='')}")
 
 
@@ -102,7 +106,9 @@ def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: ses
     def keys_page(
         request: Request, session: sessions.Session, new: dict[str, Any] | None
     ) -> Response:
-        values = {"keys": service.list_keys(), "new": new, "roles": ROLES}
+        known = service.list_keys()
+        form = service.vault.digest("form", f"{session.token} {len(known)}")  # new after each key
+        values = {"keys": known, "new": new, "roles": ROLES, "form": form}
         return pages.page(request, "keys.html", session, values)
 
     @routes.get("/keys")
@@ -114,13 +120,14 @@ def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: ses
         session = await run_in_threadpool(auth.admin, request)
         form = await _checked(request, session)
         role, label = form.get("role", ""), form.get("label", "").strip()
-        if role not in ROLES or not 0 < len(label) <= LONGEST_KEY_LABEL:
+        if role not in ROLES or not form.get("form") or not 0 < len(label) <= LONGEST_KEY_LABEL:
             raise Problem(
                 422,
                 f"a key needs a role ({', '.join(ROLES)}) and a label of 1 to {LONGEST_KEY_LABEL} "
                 "characters",
             )
-        new = await service.create_key(cast(Role, role), label)
+        id = service.vault.digest("key form", form["form"])[:16]  # a reload must not create two
+        new = await service.create_key(cast(Role, role), label, session.key.actor, id=id)
         return await run_in_threadpool(keys_page, request, session, new)
 
     @routes.get("/keys/{identity}/revoke")
@@ -134,6 +141,7 @@ def add_keys(routes: APIRouter, service: Service, pages: PageRenderer, auth: ses
 
     @routes.post("/keys/{identity}/revoke")
     async def revoke(request: Request, identity: str) -> Response:
-        await _checked(request, await run_in_threadpool(auth.admin, request))
-        await service.revoke_key(identity)
+        session = await run_in_threadpool(auth.admin, request)
+        await _checked(request, session)
+        await service.revoke_key(identity, session.key.actor)
         return redirect(request, "/keys")

@@ -30,7 +30,7 @@ def router(service: Service, *, keys: bool = True) -> APIRouter:
     """Build the dashboard's router; without keys, it is open to every local caller."""
     pages, auth = rendering.PageRenderer(), Auth(service, keys=keys)
     routes = APIRouter(route_class=_page_route(pages, auth), include_in_schema=False)
-    forms.add_login(routes, pages, auth)
+    forms.add_login(routes, service, pages, auth)
     _add_experiments(routes, service, pages, auth)
     _add_files_and_ledger(routes, service, pages, auth)
     forms.add_changes(routes, service, pages, auth)

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 
 from fastapi import Request, Response
 
+from balaclava.service.credentials import NO_KEYS, ApiKey
 from balaclava.service.dashboard.rendering import root
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
@@ -25,10 +26,17 @@ class LoggedOutError(Exception):
 class Session:
     """The API key of a session, and the CSRF token of its forms."""
 
-    label: str
-    role: str
+    key: ApiKey
     token: str
     can_log_out: bool = True
+
+    @property
+    def label(self) -> str:
+        return self.key.label
+
+    @property
+    def role(self) -> str:
+        return self.key.role
 
     @property
     def admin(self) -> bool:
@@ -45,13 +53,12 @@ class Auth:
     def reader(self, request: Request) -> Session:
         """The session of a request; raises `LoggedOutError` without one."""
         if not self._keys:
-            return Session("no keys", "admin", self.browser_token(request), can_log_out=False)
+            return Session(NO_KEYS, self.browser_token(request), can_log_out=False)
         session = request.cookies.get(SESSION_COOKIE, "")
-        identity = self._service.vault.read_session(session)
-        key = None if identity is None else self._service.key(identity)
+        key = self._service.session_key(session)
         if key is None or key.role not in ("read", "admin"):
             raise LoggedOutError
-        return Session(key.label, key.role, self._service.vault.csrf_token(session))
+        return Session(key, self._service.vault.csrf_token(session))
 
     def admin(self, request: Request) -> Session:
         """The session of a request; raises unless its role is admin."""

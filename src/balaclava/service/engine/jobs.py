@@ -7,19 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from balaclava.agents.policy_runner import REPORT, REWARD, Observation
 from balaclava.errors import RewardError
-from balaclava.service.credentials import Role, Vault, is_decision_id, key_digest, new_key
+from balaclava.service.credentials import (
+    SESSION_SECONDS,
+    Role,
+    Vault,
+    is_decision_id,
+    key_digest,
+    new_key,
+)
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.served_experiment import FINISHED, PAUSED, RUNNING, ServedExperiment
 from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork, damaged_experiment
 from balaclava.service.problems import Problem
-from balaclava.service.store.ledger import Ledger
-from balaclava.service.store.schema import keys
+from balaclava.service.store.ledger import KEY_MADE, KEY_REVOKED, Ledger
+from balaclava.service.store.schema import ended_sessions, experiments, keys
+from balaclava.service.store.sql import END_SESSION, UPSERT_META, execute_many
 
 RECORDED = {"recorded": True}
+_PROBE_BYTES = 32_768  # as random digits, 16 pages of SQLite: a commit of many decisions
+BY_SERVICE = "by the service itself"
 
 
 class WriteJob:
@@ -72,6 +82,12 @@ class MakeDecisions(WriteJob):
             return decisions_json(experiment, rows)
         if experiment.state == PAUSED:
             raise Problem(409, "the experiment is paused; resume it first")
+        if experiment.definition.population and not self._person and experiment.state != FINISHED:
+            raise Problem(
+                422,
+                "give the participant as `person`: the experiment is charged to a population, and "
+                "rewards_per_person must hold for each participant",
+            )
         rows = self._decide(work, experiment)
         work.add_decisions(rows)
         work.mark_changed(experiment)
@@ -88,7 +104,9 @@ class MakeDecisions(WriteJob):
         return decisions_json(experiment, rows)
 
     def _decide(self, work: UnitOfWork, experiment: ServedExperiment) -> list[dict[str, Any]]:
-        learning = 0 if experiment.state == FINISHED else self.count
+        population = experiment.definition.population
+        stopped = population is not None and work.ledger.overspent(population)
+        learning = 0 if stopped or experiment.state == FINISHED else self.count
         if self._person and learning:
             key = experiment.id, self._person
             used = work.persons.get(key, 0)
@@ -198,18 +216,34 @@ class CreateExperiment(WriteJob):
                     "there is no guarantee for a person with that many rewards; lower "
                     "rewards_per_person or epsilon",
                 )
+            self._void_charges(work, definition)
             terms = definition.uid, charge.epsilon, charge.delta
             self.ledger.charge(definition.population, definition.name, *terms)
         work.add_experiment(experiment, work.now)
         return True
+
+    def _void_charges(self, work: UnitOfWork, definition: ExperimentDefinition) -> None:
+        """Cancel charges of other experiments whose commit failed, as on a full disk.
+
+        The advisory lock is held: no other process creates one now. Nothing of them was seen.
+        """
+        assert definition.population is not None
+        charges = self.ledger.uncommitted_charges(definition.population)
+        charges.pop(definition.uid, None)
+        stored = select(experiments.c.uid).where(experiments.c.uid.in_(charges))
+        for uid in charges.keys() - set(work.connection.scalars(stored)):
+            name, epsilon, delta = charges[uid]
+            self.ledger.void_charge(definition.population, name, uid, epsilon, delta)
 
 
 @dataclass
 class SetExperimentState(WriteJob):
     """Pause, resume or finish an experiment."""
 
+    ledger: Ledger
     name: str
     verb: str
+    by: str = BY_SERVICE
 
     def prefetch(self, wanted: Prefetch) -> None:
         wanted.names.add(self.name)
@@ -222,45 +256,85 @@ class SetExperimentState(WriteJob):
             return
         if experiment.state == FINISHED:
             raise Problem(409, "the experiment is finished, which cannot be undone")
+        self.ledger.note(self.verb, self.name, None, self.by)
         experiment.state = wanted
         work.mark_changed(experiment)
 
 
 @dataclass
 class CreateKey(WriteJob):
+    ledger: Ledger
     role: Role
     label: str
+    by: str = BY_SERVICE
+    lifetime: float | None = None  # seconds
+    id: str = ""  # of a form that must not create two; by default a new one
 
     def apply(self, work: UnitOfWork) -> dict[str, Any]:
         """Store the key's digest; returns the key, which is not stored."""
         if not self.label.isprintable():
             raise Problem(422, "the label must not contain control characters")
-        text = new_key()
+        text, now = new_key(), time.time()
         row = {
-            "id": secrets.token_hex(8),
+            "id": self.id or secrets.token_hex(8),
             "role": self.role,
             "label": self.label,
-            "created": time.time(),
+            "created": now,
+            "expires": None if self.lifetime is None else now + self.lifetime,
         }
+        if self.id and work.connection.scalar(select(keys.c.id).where(keys.c.id == self.id)):
+            raise Problem(
+                409,
+                "this form was sent before, and its key was created then; it is displayed once. If "
+                "you did not copy it, revoke it and create another",
+            )
+        self.ledger.note(KEY_MADE, None, row["id"], f"role {self.role}, {self.by}")
         work.connection.execute(insert(keys).values(**row, digest=key_digest(text)))
+        work.mark_written()
         return {**row, "key": text}
 
 
 @dataclass
 class RevokeKey(WriteJob):
+    ledger: Ledger
     id: str
+    by: str = BY_SERVICE
 
     def apply(self, work: UnitOfWork) -> None:
-        """Revoke the key, unless it is the last admin key."""
-        valid = work.connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
+        """Revoke the key, unless it is the last admin key. The ledger outlives a restore."""
+        rows = work.connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
+        valid = [row for row in rows if row.expires is None or row.expires > time.time()]
         known = next((row for row in valid if row.id == self.id), None)
         if known is None:
             raise Problem(404, "this key does not exist, or was revoked")
         if known.role == "admin" and sum(row.role == "admin" for row in valid) == 1:
             raise Problem(409, "this is the last admin key; create another one first")
+        self.ledger.note(KEY_REVOKED, None, self.id, self.by)
+        work.mark_written()
         work.connection.execute(
             update(keys).where(keys.c.id == self.id).values(revoked=time.time())
         )
+
+
+@dataclass
+class EndSession(WriteJob):
+    session: str
+
+    def apply(self, work: UnitOfWork) -> None:
+        """Store the session's digest until it expires, and delete those that have."""
+        now = time.time()
+        work.connection.execute(delete(ended_sessions).where(ended_sessions.c.expires < now))
+        rows = [(key_digest(self.session), now + SESSION_SECONDS)]
+        execute_many(work.connection, END_SESSION, rows)
+        work.mark_written()
+
+
+class Probe(WriteJob):
+    """Write some pages, to see whether the disk takes them."""
+
+    def apply(self, work: UnitOfWork) -> None:
+        execute_many(work.connection, UPSERT_META, [("probe", secrets.token_hex(_PROBE_BYTES))])
+        work.mark_written()
 
 
 class CloseWindows(WriteJob):

@@ -12,6 +12,7 @@ from balaclava.errors import BalaclavaError
 from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.problems import Problem
 from balaclava.service.store import sql
+from balaclava.service.store.ledger import Ledger
 from balaclava.service.store.schema import OPEN, experiments
 from balaclava.service.store.storage import Storage, advisory_lock
 
@@ -49,8 +50,9 @@ class UnitOfWork:
         connection: Connection,
         cache: dict[int, ServedExperiment],
         now: float,
+        ledger: Ledger,
     ) -> None:
-        self.connection, self.now = connection, now
+        self.connection, self.now, self.ledger = connection, now, ledger
         self._storage, self._cache = storage, cache
         self.by_name: dict[str, ServedExperiment] = {}
         self.by_id: dict[int, ServedExperiment] = {}
@@ -64,6 +66,8 @@ class UnitOfWork:
         self._new_decisions: list[dict[str, Any]] = []
         self._new_requests: list[dict[str, Any]] = []
         self._changed_persons: set[tuple[int, str]] = set()
+        self._wrote = False  # beyond the rows above
+        self._loaded: dict[str, int] = {}  # versions as read, by uid
 
     def load(self, prefetch: Prefetch) -> None:
         """Lock the experiments, fetch the rest, and close ended windows.
@@ -90,6 +94,7 @@ class UnitOfWork:
                     continue
                 self._cache[id] = experiment
             self._register(experiment)
+            self._loaded[experiment.definition.uid] = version
         if not self._storage.one_process:
             # Again: another process may have held the lock.
             self._load_decisions(prefetch.decisions)
@@ -123,6 +128,10 @@ class UnitOfWork:
     def mark_changed(self, experiment: ServedExperiment) -> None:
         """Make `store` write the experiment."""
         self._touched.add(experiment.id)
+
+    def mark_written(self) -> None:
+        """Count the commit of a job that wrote to the database itself."""
+        self._wrote = True
 
     def update_decision(self, row: dict[str, Any]) -> None:
         self._changed[row["id"]] = row
@@ -162,8 +171,13 @@ class UnitOfWork:
         self._register(experiment)
         self._created.add(experiment.id)
 
-    def store(self) -> dict[str, int]:
-        """Write all changes; returns the versions of changed experiments, by uid."""
+    @property
+    def created(self) -> list[str]:
+        """The uids of new experiments."""
+        return [self.by_id[id].definition.uid for id in self._created]
+
+    def store(self) -> bool:
+        """Write all changes; returns whether there were any."""
         snapshots_taken = []
         for id in sorted(self._touched):
             experiment = self.by_id[id]
@@ -181,8 +195,13 @@ class UnitOfWork:
         sql.execute_many(self.connection, sql.UPDATE_DECISION, rows)
         counts = [(*key, self.persons[key]) for key in sorted(self._changed_persons)]
         sql.execute_many(self.connection, sql.UPSERT_PERSON, counts)
-        changed = [self.by_id[id] for id in self._touched | self._created]
-        return {experiment.definition.uid: experiment.version for experiment in changed}
+        touched = self._touched or self._created or self._new_decisions or self._changed
+        return self._wrote or bool(touched)
+
+    def versions(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The versions of experiments as read, and as they are now, by uid."""
+        now = {each.definition.uid: each.version for each in self.by_id.values()}
+        return self._loaded, now
 
     # Reading
 

@@ -3,18 +3,22 @@
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
+
+from sqlalchemy import Connection
 
 from balaclava.service.engine.jobs import CloseWindows, WriteJob
 from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.engine.unit_of_work import OverdueWindowsError, Prefetch, UnitOfWork
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import Ledger
+from balaclava.service.store.sql import COUNT_COMMIT, fetch
 from balaclava.service.store.storage import DATABASE_ERRORS, Storage, driver_message
 
 log = logging.getLogger("balaclava.service")
@@ -25,7 +29,6 @@ _MOST_PER_COMMIT = 10_000
 _MOST_JOBS = 512  # jobs per commit
 # Seconds
 _TICK = 0.5  # between two searches for ended windows
-_IDLE = 0.02  # without a job, before commits are confirmed in the ledger
 _AFTER_FAULT = 0.2  # before the next commit: the database needs time to recover
 _NOT_COMMITTED = "the database did not confirm the commit; retry with the same request_id"
 
@@ -57,17 +60,21 @@ class Writer:
 
     def __init__(self, storage: Storage, ledger: Ledger, clock: Clock) -> None:
         self._storage, self._ledger, self._clock = storage, ledger, clock
+        self._counter = ""  # of this process's commits
         self._cache: dict[int, ServedExperiment] = {}
         self._queue: deque[_Waiting] = deque()
         self._weight = 0
         self._wake = threading.Condition()
         self._stopping = False
-        self._unconfirmed: dict[str, int] = {}  # versions to confirm in the ledger
+        self._unrecorded: dict[str, int] = {}  # versions that the ledger must record
         self._next_tick = 0.0
         self.commits = 0
+        self.observe_commit: Callable[[float], None] = lambda seconds: None
+        self.committed_at = self.failed_at = -math.inf  # by the monotonic clock
         self._thread = threading.Thread(target=self._run, name="balaclava-writer", daemon=True)
 
     def start(self) -> None:
+        self._counter = self._storage.new_commit_counter()
         self._thread.start()
 
     def stop(self) -> None:
@@ -111,19 +118,13 @@ class Writer:
                 log.exception("the writer failed")
                 self._cache.clear()
                 self._answer(batch, [Problem(500, "internal error; nothing was recorded")])
-        self._confirm()
+        with contextlib.suppress(Problem, *DATABASE_ERRORS):
+            self._record()
+            self._storage.note_recorded(self._counter)
 
     def _next_batch(self) -> list[_Waiting]:
         """Take the next jobs, with `CloseWindows` at each tick; none after `stop`."""
         with self._wake:
-            if not self._queue and self._unconfirmed and not self._stopping:
-                self._wake.wait(_IDLE)
-            if not self._queue and self._unconfirmed:
-                self._wake.release()
-                try:
-                    self._confirm()
-                finally:
-                    self._wake.acquire()
             while not self._queue and not self._stopping and self._until_tick() > 0:
                 self._wake.wait(self._until_tick())
             batch: list[_Waiting] = []
@@ -149,10 +150,11 @@ class Writer:
         while batch:
             work: UnitOfWork | None = None
             answers: list[Any] = []
-            versions: dict[str, int] = {}
+            began = time.perf_counter()
             try:
+                self._record()  # the last commit, if the ledger failed after it
                 with self._storage.writing() as connection:
-                    work = UnitOfWork(self._storage, connection, self._cache, self._clock.now())
+                    work = self._new_work(connection)
                     prefetch = Prefetch()
                     for job, _ in batch:
                         job.prefetch(prefetch)
@@ -162,10 +164,13 @@ class Writer:
                             answers.append(job.apply(work))
                         except (Problem, OverdueWindowsError) as problem:
                             answers.append(problem)
-                    versions = work.store()
-                    if versions:
-                        self._ledger.prepare_commits(versions)
-            except Problem as problem:  # of the ledger: those of jobs are in `answers`
+                    wrote = work.store()
+                    unrecorded = self._checked_versions(work, wrote)
+                work, done = None, work  # what is in memory is committed
+                self._unrecorded.update(unrecorded)
+                self._storage.require_in_place()
+                self._record()
+            except Problem as problem:  # of the ledger or the files: those of jobs are in `answers`
                 self._refuse(batch, work, problem, problem.detail)
                 return
             except DATABASE_ERRORS as error:
@@ -180,18 +185,46 @@ class Writer:
                 broken = batch.pop(len(answers))
                 self._answer([broken], [Problem(500, "internal error; nothing was recorded")])
                 continue
-            self._clock.catch_up(work.now)
-            self._unconfirmed.update(versions)
-            if not self._storage.one_process:
-                self._confirm()  # a replica may lag by this commit
-            self.commits += bool(versions) or not isinstance(batch[-1][0], CloseWindows)
+            self._clock.catch_up(done.now)
+            if wrote:
+                self.committed_at = time.monotonic()
+                self.observe_commit(time.perf_counter() - began)
+            self.commits += wrote or not isinstance(batch[-1][0], CloseWindows)
             self._answer(batch, answers)
             return
+
+    def _new_work(self, connection: Connection) -> UnitOfWork:
+        now = self._clock.now()
+        return UnitOfWork(self._storage, connection, self._cache, now, self._ledger)
+
+    def _checked_versions(self, work: UnitOfWork, wrote: bool) -> dict[str, int]:
+        """Compare the database with the ledger; returns the versions to record after the commit."""
+        loaded, now = work.versions()
+        if wrote:
+            (count,) = fetch(work.connection, COUNT_COMMIT, [self._counter]) or [("0",)]
+            loaded[self._counter], now[self._counter] = int(count[0]) - 1, int(count[0])
+        if not loaded:
+            return {}
+        unrecorded = self._ledger.check_commits(loaded)
+        if work.created:
+            self._ledger.prepare_creation(work.created)
+        return {
+            uid: version
+            for uid, version in now.items()
+            if uid in unrecorded or version != loaded.get(uid)
+        }
+
+    def _record(self) -> None:
+        """Flush the versions of commits, before an answer leaves."""
+        if self._unrecorded:
+            self._ledger.record_commits(self._unrecorded)
+            self._unrecorded = {}
 
     def _refuse(
         self, batch: list[_Waiting], work: UnitOfWork | None, problem: Problem, why: str
     ) -> None:
         self._discard(work)
+        self.failed_at = time.monotonic()
         log.error("a commit failed: %s", why)
         self._answer(batch, [problem])
         time.sleep(_AFTER_FAULT)
@@ -224,15 +257,6 @@ class Writer:
                 self._queue.append((job, waiter))
                 return
         resolve([(waiter, Problem(503, _NOT_COMMITTED, retry_after=5))])
-
-    def _confirm(self) -> None:
-        versions, self._unconfirmed = self._unconfirmed, {}
-        if not versions:
-            return
-        try:
-            self._ledger.confirm_commits(versions)
-        except DATABASE_ERRORS as error:
-            log.error("the ledger did not confirm a commit: %s", driver_message(error))
 
 
 def resolve(answers: Sequence[tuple[Waiter, Any]]) -> None:

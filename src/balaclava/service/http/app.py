@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from balaclava.service import dashboard
-from balaclava.service.credentials import ApiKey
+from balaclava.service.credentials import NO_KEYS, ApiKey
 from balaclava.service.http import endpoints
 from balaclava.service.http.fast_routes import fast_router
 from balaclava.service.http.metrics import Metrics
@@ -22,7 +22,6 @@ from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, problem_re
 from balaclava.service.service import Service
 
 _RIGHTS = {"decide": {"decide"}, "read": {"read"}, "admin": {"decide", "read", "admin"}}
-_NO_KEYS = ApiKey("", "admin", "no keys")
 _MOST_FAULTS = 10  # invalid fields that an answer names
 _HTTP_DETAILS = {
     404: "no page or endpoint at this path",
@@ -57,7 +56,8 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
         responses=_PROBLEMS,
     )
     metrics = Metrics(service)
-    decisions = _router("decide", service, keys)
+    decider = require_right(service, keys, "decide")
+    decisions = APIRouter(dependencies=[Depends(decider)], tags=["decide"])
     endpoints.add_decisions(decisions, service)
     app.include_router(decisions)
     app.add_middleware(fast_router, routes=decisions.routes)
@@ -65,12 +65,13 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
         RequestMiddleware, metrics=metrics, local=not keys, root_path=service.root_path
     )
     _add_error_handlers(app)
-    administration = _router("admin", service, keys)
-    endpoints.add_experiments(administration, service)
+    administrator = require_right(service, keys, "admin")
+    administration = APIRouter(dependencies=[Depends(administrator)], tags=["admin"])
+    endpoints.add_experiments(administration, service, administrator)
     reader = require_right(service, keys, "read")
     reading = APIRouter(dependencies=[Depends(reader)], tags=["read"])
     endpoints.add_reading(reading, service, reader)
-    endpoints.add_administration(administration, service)
+    endpoints.add_administration(administration, service, administrator)
     endpoints.add_metrics(administration, metrics)
     for router in (administration, reading):
         app.include_router(router)
@@ -80,10 +81,6 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     return app
 
 
-def _router(right: str, service: Service, keys: bool) -> APIRouter:
-    return APIRouter(dependencies=[Depends(require_right(service, keys, right))], tags=[right])
-
-
 def require_right(
     service: Service, keys: bool, right: str
 ) -> Callable[[Request], Awaitable[ApiKey]]:
@@ -91,7 +88,7 @@ def require_right(
 
     async def check(request: Request) -> ApiKey:
         if not keys:
-            return _NO_KEYS
+            return NO_KEYS
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
         key, text = None, text.strip()
         if scheme.lower() == "bearer":

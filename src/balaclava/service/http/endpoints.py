@@ -60,7 +60,10 @@ def _received(decision_id: str, payload: payloads.RewardIn) -> ReceivedReward:
     return ReceivedReward(decision_id, REWARD, payload.value)
 
 
-def add_experiments(router: APIRouter, service: Service) -> None:
+KeyOf = Callable[..., Awaitable[ApiKey]]  # a dependency
+
+
+def add_experiments(router: APIRouter, service: Service, key_of: KeyOf) -> None:
     @router.post("/v1/experiments", status_code=201)
     async def create(payload: payloads.ExperimentIn) -> dict[str, Any]:
         """Create an experiment. Creating the same one again answers 200."""
@@ -70,19 +73,17 @@ def add_experiments(router: APIRouter, service: Service) -> None:
         return JSONResponse(document, 201 if new else 200)  # type: ignore[return-value]
 
     for verb in ("pause", "resume", "finish"):
-        _add_verb(router, service, verb)
+        _add_verb(router, service, verb, key_of)
 
 
-def _add_verb(router: APIRouter, service: Service, verb: str) -> None:
+def _add_verb(router: APIRouter, service: Service, verb: str, key_of: KeyOf) -> None:
     @router.post(f"/v1/experiments/{{name}}/{verb}", operation_id=verb, name=verb)
-    async def set_state(name: str) -> dict[str, Any]:
-        await service.set_state(name, verb)
+    async def set_state(name: str, key: Annotated[ApiKey, Depends(key_of)]) -> dict[str, Any]:
+        await service.set_state(name, verb, key.actor)
         return await asyncio.to_thread(service.experiment, name)
 
 
-def add_reading(
-    router: APIRouter, service: Service, key_of: Callable[..., Awaitable[ApiKey]]
-) -> None:
+def add_reading(router: APIRouter, service: Service, key_of: KeyOf) -> None:
     @router.get("/v1/experiments")
     def list_experiments() -> dict[str, Any]:
         """List all experiments."""
@@ -142,7 +143,7 @@ def add_reading(
         return {"populations": service.ledger_document()["populations"]}
 
 
-def add_administration(router: APIRouter, service: Service) -> None:
+def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> None:
     @router.get("/v1/decisions/{decision_id}")
     def decision(decision_id: str) -> dict[str, Any]:
         """Return the state: open, rewarded, defaulted or given up; never the value."""
@@ -164,14 +165,17 @@ def add_administration(router: APIRouter, service: Service) -> None:
         return {"keys": service.list_keys()}
 
     @router.post("/v1/keys", status_code=201)
-    async def create_key(payload: payloads.KeyIn) -> dict[str, Any]:
+    async def create_key(
+        payload: payloads.KeyIn, key: Annotated[ApiKey, Depends(key_of)]
+    ) -> dict[str, Any]:
         """Create an API key. Only this answer contains it."""
-        return await service.create_key(payload.role, payload.label)
+        lifetime = payload.lifetime
+        return await service.create_key(payload.role, payload.label, key.actor, lifetime=lifetime)
 
     @router.delete("/v1/keys/{id}", status_code=204)
-    async def revoke_key(id: str) -> Response:
+    async def revoke_key(id: str, key: Annotated[ApiKey, Depends(key_of)]) -> Response:
         """Revoke an API key."""
-        await service.revoke_key(id)
+        await service.revoke_key(id, key.actor)
         return Response(status_code=204)
 
 
@@ -191,8 +195,8 @@ def add_health(app: FastAPI, service: Service) -> None:
     @app.get("/readyz", tags=["health"])
     def readyz() -> dict[str, str]:
         """Answer whether the service can make decisions."""
-        if not service.ready():
-            raise Problem(503, "the database does not answer, or the writer has stopped")
+        if (reason := service.ready()) is not None:
+            raise Problem(503, f"not ready: {reason}", retry_after=1)
         return {"status": "ready"}
 
 

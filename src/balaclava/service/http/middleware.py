@@ -12,7 +12,7 @@ from balaclava.service.http.metrics import Metrics
 from balaclava.service.problems import Problem, problem_response
 
 LARGEST_BODY = 1_000_000  # bytes, part of the HTTP contract
-BODY_SECONDS = 30.0  # timeout between two chunks of a body
+BODY_SECONDS = 30.0  # timeout of a whole body
 _TOO_LARGE = Problem(413, f"the body is too large: at most {LARGEST_BODY:,} bytes; split it")
 _TOO_SLOW = Problem(408, f"timeout: the body was not complete after {BODY_SECONDS:g} seconds")
 _NOT_LOCAL = Problem(
@@ -45,6 +45,7 @@ class RequestMiddleware:
         if self._root_path:
             scope["root_path"] = self._root_path
         began, sent, status, whole = time.perf_counter(), 0, 500, False
+        deadline = asyncio.get_running_loop().time() + BODY_SECONDS
         refusal = _TOO_LARGE if _content_length(scope) > LARGEST_BODY else None
         if "\0" in scope["path"]:
             refusal = Problem(404, "no page or endpoint at this path")
@@ -54,7 +55,7 @@ class RequestMiddleware:
         async def limited() -> Message:
             nonlocal sent, whole, refusal
             try:
-                async with asyncio.timeout(None if whole else BODY_SECONDS):
+                async with asyncio.timeout_at(None if whole else deadline):
                     message = await receive()
             except TimeoutError:
                 refusal = _TOO_SLOW

@@ -122,6 +122,9 @@ class KeyIn(Payload):
 
     role: Literal["decide", "read", "admin"]
     label: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    lifetime: Annotated[float, Field(gt=0, le=3e9)] | None = Field(
+        None, description="seconds until the key expires; null for a key that does not"
+    )
 
 
 class ProblemOut(BaseModel):

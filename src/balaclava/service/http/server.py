@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging.config
 import os
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -15,11 +17,14 @@ from fastapi import FastAPI
 
 from balaclava.service.engine.jobs import CreateKey
 from balaclava.service.http.app import create_app
+from balaclava.service.http.connections import LIMITS
 from balaclava.service.http.middleware import is_loopback
 from balaclava.service.problems import StartError
 from balaclava.service.service import Service
 
 _SETTINGS_VARIABLE = "BALACLAVA_SERVE"  # environment variable with the settings of workers
+
+_ROOT_PATH = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class ServerSettings:
     root_path: str = ""
     keys: bool = True
     restored: bool = False
+    accept_clock: bool = False
+    admin_key_file: str | None = None
 
     def checked(self) -> ServerSettings:
         """Return the settings; raises if they are unsafe or cannot work."""
@@ -46,6 +53,11 @@ class ServerSettings:
         if self.workers > 1 and not self.database.startswith("postgresql"):
             raise StartError(
                 "SQLite takes one worker; for more use PostgreSQL (--database postgresql://...)"
+            )
+        if not _ROOT_PATH.fullmatch(self.root_path):
+            raise StartError(
+                f"--root-path must be a path such as /decisions, without a slash at its end, not "
+                f"{self.root_path!r}"
             )
         return self
 
@@ -70,56 +82,88 @@ class ServerSettings:
             ledger=self.ledger,
             secrets=self.secrets,
             restored=self.restored,
+            accept_clock=self.accept_clock,
             root_path=self.root_path,
         )
 
 
-def first_key(service: Service) -> str | None:
-    """Create an admin key if there is none; returns it, or None."""
-    if any(key["role"] == "admin" and key["revoked"] is None for key in service.list_keys()):
+def first_key(service: Service, file: str | None = None) -> str | None:
+    """Create an admin key if there is none; returns it, or None if it is in the file."""
+    if service.has_admin_key():
         return None
-    return str(service.run_job(CreateKey("admin", "first"))["key"])
+    if file is None:
+        return str(service.run_job(CreateKey(service.ledger, "admin", "first"))["key"])
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise StartError(
+            f"cannot create --admin-key-file {file}: {error.strerror}; give a path that does not "
+            "exist"
+        ) from None
+    with os.fdopen(descriptor, "w") as target:
+        key = service.run_job(CreateKey(service.ledger, "admin", "first"))["key"]
+        print(key, file=target)
+    return None
 
 
-def uvicorn_config(app: Any, settings: ServerSettings, **more: Any) -> uvicorn.Config:
-    """The configuration of uvicorn, without the access log: it would contain decision ids."""
-    return uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        access_log=False,
-        log_level="warning",
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=10,
-        server_header=False,
-        **more,
-    )
+# Lines with a time and a level, of uvicorn and of the service.
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(message)s", "datefmt": "%Y-%m-%dT%H:%M:%S%z"}
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        name: {"handlers": ["stderr"], "level": level}
+        for name, level in (("balaclava", "INFO"), ("uvicorn", "WARNING"))
+    },
+}
+
+
+def uvicorn_options(settings: ServerSettings) -> dict[str, Any]:
+    """Options of uvicorn. Without an access log: it would contain decision ids."""
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "access_log": False,
+        "log_level": "warning",
+        "log_config": LOGGING,
+        "timeout_keep_alive": 30,
+        "timeout_graceful_shutdown": 10,
+        "server_header": False,
+        "ws": "none",
+        **LIMITS,
+    }
+
+
+def uvicorn_config(app: Any, settings: ServerSettings) -> uvicorn.Config:
+    """The configuration of a server in this process."""
+    return uvicorn.Config(app, **uvicorn_options(settings))
 
 
 def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) -> None:
     """Serve until stopped; `greet` gets the URL, and the first admin key if it is new."""
     settings = settings.checked()
+    logging.config.dictConfig(LOGGING)
     with settings.listener() as listener:  # first: the port may be taken
         port = listener.getsockname()[1]
         service = settings.open()  # before the workers: errors and --restored happen once
-        greet(settings.address(port), first_key(service) if settings.keys else None)
+        key = first_key(service, settings.admin_key_file) if settings.keys else None
+        greet(settings.address(port), key)
         if settings.workers == 1:
             app = create_app(service, keys=settings.keys)
             _freeze_garbage_collector()
             uvicorn.Server(uvicorn_config(app, settings)).run(sockets=[listener])
             return
     service.close()
-    once = ServerSettings(**{**asdict(settings), "restored": False})
+    once = ServerSettings(**{**asdict(settings), "restored": False, "accept_clock": False})
     os.environ[_SETTINGS_VARIABLE] = dumps(asdict(once))
     uvicorn.run(  # opens a new socket, which the workers share
         "balaclava.service.http.server:worker",
         factory=True,
-        host=settings.host,
-        port=port,
         workers=settings.workers,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
+        **{**uvicorn_options(settings), "port": port},
     )
 
 

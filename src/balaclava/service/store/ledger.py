@@ -1,10 +1,23 @@
-"""The privacy ledger: charges, budgets, and a commit counter per experiment.
+"""The privacy ledger: charges, budgets, revoked keys, and commit counters.
 
 It lies outside the database. Restoring the database from a backup loses releases that observers
-have already seen: their noise would be drawn again, and decisions would learn twice. So each
-experiment's version is flushed here before its commit. A database behind
-these counters must have been restored from a backup. The service then starts only with
-`--restored`, which charges unfinished batches again.
+have already seen: their noise would be drawn again, and decisions would learn twice. It also loses
+rewards that were acknowledged, and revives revoked keys. So each experiment has a version, each
+writing process counts its commits, and both are flushed here after each commit, before anything
+of it leaves: an answer waits for that, and a reader does it for what it is about to display. A
+database behind these counters must have been restored from a backup. The service then starts only
+with `--restored`, which charges unfinished batches again.
+
+Proof that a database that is behind is always noticed.
+    Let the database have lost a commit of which something left the service. Before that left, the
+    commit's versions were flushed here. The lost version of an experiment is never reached again:
+    a commit compares the versions that it read with the ledger's, under the experiment's lock, and
+    fails if one is behind; so does a process with its own count. So the database stays behind
+    until `--restored` raises its versions above the ledger's, and every start compares all.
+
+A crash between a commit and its flush leaves the ledger one commit behind, per process: nothing of
+that commit was seen. A ledger that is further behind was itself restored from a backup, or if it is
+behind a service that was stopped in order, which notes that in the database.
 
 The ledger is append-only: triggers refuse updates and deletions of entries.
 """
@@ -14,20 +27,24 @@ from __future__ import annotations
 import contextlib
 import math
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from balaclava._core.number_format import rounded_up
-from balaclava.service.problems import Problem, StartError
+from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, StartError
 from balaclava.service.store import storage
 from balaclava.service.store.schema import Serial
-from balaclava.service.store.sql import execute_many
+from balaclava.service.store.sql import execute_many, fetch
 
 _metadata = sa.MetaData()
-POPULATION, CHARGE, RESTORED = "population", "charge", "restored"
+POPULATION, CHARGE, RESTORED, VOID = "population", "charge", "restored", "void"
+KEY_MADE, KEY_REVOKED = "key made", "key revoked"
+_CHARGES = (CHARGE, RESTORED, VOID)
+_BUDGET_SECONDS = 1.0  # age of cached budgets: another process may raise a total
 _BUDGET_ROUNDING = 1e-12  # relative, above the rounding of floats: three thirds fit a whole
 
 entries = sa.Table(
@@ -48,16 +65,18 @@ commit_counters = sa.Table(
     "counters",
     _metadata,
     sa.Column("uid", sa.String(64), primary_key=True),
+    # `intended` is above `done` before the first commit, and in ledgers of older versions.
     sa.Column("intended", sa.BigInteger, nullable=False),  # version of the last commit prepared
-    sa.Column("done", sa.BigInteger, nullable=False),  # version of the last commit confirmed
+    sa.Column("done", sa.BigInteger, nullable=False),  # version of the last commit recorded
 )
 
-_PREPARE = (  # changes nothing if the database is behind: see `CommitCount.required`
+_PREPARE = "INSERT INTO counters (uid, intended, done) VALUES (?, 1, 0) ON CONFLICT DO NOTHING"
+_RECORD = (
     "INSERT INTO counters (uid, intended, done) VALUES (?, ?, ?) "
     "ON CONFLICT (uid) DO UPDATE SET intended = excluded.intended, done = excluded.done "
-    "WHERE counters.done <= excluded.done AND counters.intended - 1 <= excluded.done"
+    "WHERE counters.done < excluded.done"
 )
-_CONFIRM = "UPDATE counters SET done = ? WHERE uid = ? AND done < ?"
+_COUNTS = "SELECT uid, intended, done FROM counters WHERE uid IN (*)"
 
 _APPEND_ONLY = {
     "sqlite": [
@@ -75,7 +94,7 @@ _APPEND_ONLY = {
 
 
 class CommitCount(NamedTuple):
-    """Versions of an experiment: the last commit prepared, and the last confirmed."""
+    """A counter's last commit prepared, and the last recorded."""
 
     intended: int
     done: int
@@ -98,9 +117,16 @@ class Budget(NamedTuple):
     spent_epsilon: float
     spent_delta: float
 
+    @property
+    def overspent(self) -> bool:
+        """Whether more is spent than the total, as after a restore."""
+        slack = 1 + _BUDGET_ROUNDING
+        return self.spent_epsilon > self.epsilon * slack or self.spent_delta > self.delta * slack
+
     def document(self) -> dict[str, Any]:
         return {
             **self._asdict(),
+            "overspent": self.overspent,
             "left_epsilon": max(self.epsilon - self.spent_epsilon, 0.0),
             "left_delta": max(self.delta - self.spent_delta, 0.0),
         }
@@ -113,6 +139,8 @@ class Ledger:
         self._engine = engine
         # SQLite: one connection for the counters, since opening one takes longer than a commit.
         self._counting = engine.raw_connection() if engine.dialect.name == "sqlite" else None
+        self._counting_lock = threading.Lock()
+        self._overspent: tuple[float, set[str]] = (-math.inf, set())  # when it was read
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -142,40 +170,72 @@ class Ledger:
                 connection.exec_driver_sql("LOCK TABLE entries IN EXCLUSIVE MODE")
             yield connection
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads, and does not wait for writers."""
+        connection = self._engine.connect().execution_options(balaclava_reads=True)
+        with connection, connection.begin():
+            yield connection
+
     # Commits
 
-    def prepare_commits(self, versions: Mapping[str, int]) -> None:
-        """Flush the versions of commits that are about to be made.
+    def prepare_creation(self, uids: Iterable[str]) -> None:
+        """Flush the counters of experiments that are about to be created."""
+        self._count(_PREPARE, [(uid,) for uid in sorted(uids)])
 
-        Raises if the database is behind: it was restored while the service ran, or the server is
-        now a replica that lagged.
+    def check_commits(self, versions: Mapping[str, int]) -> dict[str, int]:
+        """Compare versions in the database with the ledger's.
+
+        Returns those that are not recorded. Raises if the database is behind: it was restored while
+        the service ran, or the server is now a replica that lagged.
         """
-        rows = [(uid, version, max(version - 1, 0)) for uid, version in sorted(versions.items())]
-        if self._count(_PREPARE, rows) < len(rows):
+        counts = {uid: CommitCount(*row) for uid, *row in self._fetch_counts(versions)}
+        if any(versions[uid] < count.required for uid, count in counts.items()):
             raise Problem(
                 503,
                 "the database is behind its ledger: it was restored from a backup, or is a replica "
                 "that lagged; stop every process, then start with --restored",
             )
+        new = CommitCount(0, 0)
+        return {uid: each for uid, each in versions.items() if each > counts.get(uid, new).done}
 
-    def confirm_commits(self, versions: Mapping[str, int]) -> None:
-        """Record that the commits of these versions are on the disk."""
-        rows = [(version, uid, version) for uid, version in sorted(versions.items())]
-        self._count(_CONFIRM, rows)
+    def record_commits(self, versions: Mapping[str, int]) -> None:
+        """Flush the versions of commits that are on the disk, before anything of them leaves."""
+        self._count(_RECORD, [(uid, each, each) for uid, each in sorted(versions.items())])
 
-    def _count(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Execute and flush; returns the number of changed rows. Only the writer calls this."""
+    def observe(self, uid: str, version: int) -> None:
+        """Record an experiment's version that is about to be displayed, if it is new."""
+        try:
+            if not any(done >= version for _, _, done in self._fetch_counts([uid])):
+                self.record_commits({uid: version})
+        except storage.DATABASE_ERRORS:
+            raise DATABASE_UNAVAILABLE from None
+
+    def _fetch_counts(self, uids: Iterable[str]) -> list[Sequence[Any]]:
+        if self._counting is None:
+            with self._reading() as shared:
+                return fetch(shared, _COUNTS, uids)
+        names = list(uids)
+        query = _COUNTS.replace("(*)", f"({', '.join('?' * len(names))})")
+        with self._counting_lock:
+            return self._counting.driver_connection.execute(query, names).fetchall()  # type: ignore[union-attr]
+
+    def _count(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Execute and flush."""
+        if not rows:
+            return
         if self._counting is None:
             with self._engine.begin() as shared:
-                return execute_many(shared, statement, rows)
+                execute_many(shared, statement, rows)
+            return
         connection: sqlite3.Connection = self._counting.driver_connection  # type: ignore[assignment]
-        with connection:  # commits, or rolls back
+        with self._counting_lock, connection:  # commits, or rolls back
             connection.execute("BEGIN IMMEDIATE")
-            return connection.executemany(statement, rows).rowcount
+            connection.executemany(statement, rows)
 
     def commit_counts(self) -> dict[str, CommitCount]:
-        """The commit counts of all experiments, by uid."""
-        with self._engine.begin() as connection:
+        """All counters, by uid."""
+        with self._reading() as connection:
             rows = connection.execute(sa.select(commit_counters)).all()
         return {row.uid: CommitCount(row.intended, row.done) for row in rows}
 
@@ -188,6 +248,19 @@ class Ledger:
                     .where(commit_counters.c.uid == uid)
                     .values(intended=version, done=version)
                 )
+
+    # Entries of operations
+
+    def note(self, event: str, experiment: str | None, uid: str | None, note: str) -> None:
+        """Append an entry that costs nothing: who did what."""
+        with self._exclusive() as connection:
+            _append(connection, event, None, experiment, uid, 0.0, 0.0, note)
+
+    def revoked_keys(self) -> set[str]:
+        """Ids of revoked API keys: a restored database does not know them all."""
+        wanted = sa.select(entries.c.uid).where(entries.c.event == KEY_REVOKED)
+        with self._reading() as connection:
+            return set(connection.scalars(wanted))
 
     # Budgets
 
@@ -218,9 +291,8 @@ class Ledger:
             last = _last_entry(connection, uid)
             if last is not None and last.event == CHARGE:
                 return  # charged before a crash prevented its creation
-            slack = 1 + _BUDGET_ROUNDING
-            fits = budget.spent_epsilon + epsilon <= budget.epsilon * slack
-            if not fits or budget.spent_delta + delta > budget.delta * slack:
+            after = (budget.spent_epsilon + epsilon, budget.spent_delta + delta)
+            if budget._replace(spent_epsilon=after[0], spent_delta=after[1]).overspent:
                 raise Problem(
                     409,
                     f"the budget of population {population!r} is too small: total "
@@ -230,6 +302,26 @@ class Ledger:
                 )
             _append(connection, CHARGE, population, name, uid, epsilon, delta, "created")
 
+    def uncommitted_charges(self, population: str) -> dict[str, tuple[str, float, float]]:
+        """Charges of experiments that no commit has created: name, epsilon and delta, by uid."""
+        wanted = sa.select(entries).where(entries.c.population == population)
+        with self._reading() as connection:
+            last = {row.uid: row for row in connection.execute(wanted.order_by(entries.c.id))}
+        counts = self.commit_counts()
+        return {
+            uid: (row.experiment, row.epsilon, row.delta)
+            for uid, row in last.items()
+            if row.event == CHARGE and (uid not in counts or counts[uid].done == 0)
+        }
+
+    def void_charge(
+        self, population: str, name: str, uid: str, epsilon: float, delta: float
+    ) -> None:
+        """Cancel the charge of an experiment that was never created: it released nothing."""
+        with self._exclusive() as connection:
+            note = "never created: its commit failed"
+            _append(connection, VOID, population, name, uid, -epsilon, -delta, note)
+
     def charge_restore(
         self, population: str | None, name: str, uid: str, epsilon: float, delta: float
     ) -> None:
@@ -237,6 +329,10 @@ class Ledger:
         with self._exclusive() as connection:
             note = "restored from a backup; unfinished batches are charged again"
             _append(connection, RESTORED, population, name, uid, epsilon, delta, note)
+
+    def note_restore(self) -> None:
+        """Record a restore that lost no release, but perhaps rewards, keys or charges."""
+        self.note(RESTORED, None, None, "restored from a backup; no experiment was behind")
 
     def note_lost(self, uid: str) -> None:
         """Record an experiment that a backup lacks; creating it again charges it again."""
@@ -247,8 +343,16 @@ class Ledger:
             _append(connection, RESTORED, population, name, uid, 0.0, 0.0, note)
 
     def budgets(self) -> dict[str, Budget]:
-        with self._engine.begin() as connection:
+        with self._reading() as connection:
             return _budgets(connection)
+
+    def overspent(self, population: str) -> bool:
+        """Whether a population has spent more than its total; known a second late."""
+        read, names = self._overspent
+        if time.monotonic() - read > _BUDGET_SECONDS:
+            names = {name for name, budget in self.budgets().items() if budget.overspent}
+            self._overspent = time.monotonic(), names
+        return population in names
 
     def charged(self, uid: str) -> tuple[float, float, int]:
         """The total charge (epsilon, delta) of an experiment, and its number of restores.
@@ -256,7 +360,7 @@ class Ledger:
         Without a population an experiment is not charged, but its restores are counted.
         """
         wanted = sa.select(entries).where(entries.c.uid == uid).order_by(entries.c.id)
-        with self._engine.begin() as connection:
+        with self._reading() as connection:
             rows = connection.execute(wanted).all()
         charged = [row for row in rows if row.population is not None]
         return (
@@ -267,8 +371,9 @@ class Ledger:
 
     def restores(self) -> dict[str, int]:
         """The number of restores by uid, for experiments that have any."""
-        wanted = sa.select(entries.c.uid, sa.func.count()).where(entries.c.event == RESTORED)
-        with self._engine.begin() as connection:
+        mine = (entries.c.event == RESTORED) & entries.c.uid.is_not(None)
+        wanted = sa.select(entries.c.uid, sa.func.count()).where(mine)
+        with self._reading() as connection:
             rows = connection.execute(wanted.group_by(entries.c.uid)).all()
         return {uid: count for uid, count in rows}
 
@@ -276,12 +381,13 @@ class Ledger:
         """All entries, oldest first."""
         columns = ("at", "event", "population", "experiment", "epsilon", "delta", "note")
         wanted = sa.select(*(entries.c[name] for name in columns)).order_by(entries.c.id)
-        with self._engine.begin() as connection:
+        with self._reading() as connection:
             return [dict(row._mapping) for row in connection.execute(wanted)]
 
 
 def _last_entry(connection: sa.Connection, uid: str) -> Any:
-    wanted = sa.select(entries).where(entries.c.uid == uid).order_by(entries.c.id.desc())
+    mine = (entries.c.uid == uid) & entries.c.event.in_(_CHARGES)
+    wanted = sa.select(entries).where(mine).order_by(entries.c.id.desc())
     return connection.execute(wanted.limit(1)).first()
 
 

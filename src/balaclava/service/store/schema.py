@@ -109,4 +109,12 @@ keys = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False, unique=True),
     sa.Column("created", sa.Float, nullable=False),
     sa.Column("revoked", sa.Float),
+    sa.Column("expires", sa.Float),
+)
+
+ended_sessions = sa.Table(  # of the dashboard, by logging out, until they expire
+    "ended_sessions",
+    metadata,
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("expires", sa.Float, nullable=False),
 )

@@ -23,6 +23,15 @@ UPSERT_PERSON = (
     "INSERT INTO persons (experiment, digest, decisions) VALUES (?, ?, ?) "
     "ON CONFLICT (experiment, digest) DO UPDATE SET decisions = excluded.decisions"
 )
+UPSERT_META = (
+    "INSERT INTO meta (name, value) VALUES (?, ?) "
+    "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+END_SESSION = "INSERT INTO ended_sessions (digest, expires) VALUES (?, ?) ON CONFLICT DO NOTHING"
+COUNT_COMMIT = (
+    "UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE name IN (*) "
+    "RETURNING value"
+)
 EXPERIMENT_IDS = "SELECT id FROM experiments WHERE name IN (*)"
 VERSIONS = "SELECT id, version FROM experiments WHERE id IN (*) ORDER BY id"
 PERSONS = "SELECT digest, decisions FROM persons WHERE experiment = ? AND digest IN (*)"

@@ -10,7 +10,9 @@ The contract of a storage; one test suite checks it on both databases:
 4. An SQLite file has one process; a second is refused while the first lives. PostgreSQL takes any
    number: a change locks the experiment's row, and the row's version invalidates cached copies.
 5. An older schema is migrated before use. A newer one is refused.
-6. A database written under another secret key is refused: its digests of persons would not
+6. The rows `commits...` of `meta` count the commits of each writing process, for the ledger.
+7. A database whose file was deleted or replaced since it was opened refuses to go on.
+8. A database written under another secret key is refused: its digests of persons would not
    match, and every participant's limit would start again.
 """
 
@@ -18,8 +20,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +35,17 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Timeout
 from sqlalchemy.pool import QueuePool
 
 from balaclava.service.credentials import Vault
-from balaclava.service.problems import StartError
+from balaclava.service.problems import Problem, StartError
 from balaclava.service.store.schema import meta
-from balaclava.service.store.sql import VERSIONS, fetch
+from balaclava.service.store.sql import UPSERT_META, VERSIONS, execute_many, fetch
 from balaclava.service.store.write_ahead_log import LONGEST_LOG, WalCheckpointer
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _STORED_KEY = sa.select(meta.c.value).where(meta.c.name == "key")
 _KEY_CHECK = "a database and its key belong together"  # stored as a digest: never change it
 _LOCK_SECONDS = 30  # timeout of a lock, as long as a request may wait for its answer
+_COMMITS = "commits"  # name in `meta`, and in the ledger: never change it
+_RECORDED = "recorded "  # in `meta`, before the name of a counter
 _ADVISORY_LOCK = 0xBA1AC1A  # number of the advisory lock in PostgreSQL: never change it
 DATABASE_ERRORS = (DBAPIError, TimeoutError, sqlite3.Error)  # a failure, or a refused statement
 
@@ -51,7 +56,10 @@ class Storage:
     def __init__(self, engine: sa.Engine, lock: int | None = None) -> None:
         self.engine = engine
         self._lock = lock  # file descriptor of the lock file; None on PostgreSQL
-        self._checkpointer: WalCheckpointer | None = None  # SQLite only
+        # SQLite only:
+        self._path = str(engine.url.database)
+        self._checkpointer: WalCheckpointer | None = None
+        self._files: list[tuple[int, int] | None] = []
 
     @classmethod
     def open(cls, url: str) -> Storage:
@@ -65,7 +73,8 @@ class Storage:
             storage.close()
             raise StartError(f"cannot use the database: {driver_message(error)}") from None
         if storage.one_process:
-            storage._checkpointer = WalCheckpointer(database_file(engine.url.database))
+            storage._checkpointer = WalCheckpointer(storage._path)  # it keeps the log's file open
+            storage._files = storage._file_numbers()
         return storage
 
     @property
@@ -114,6 +123,57 @@ class Storage:
                     "the backup"
                 )
 
+    def commit_counters(self, connection: sa.Connection) -> dict[str, int]:
+        """The number of commits of each writing process, by its name in the ledger."""
+        mine = meta.c.name.startswith(_COMMITS)
+        rows = connection.execute(sa.select(meta.c.name, meta.c.value).where(mine)).all()
+        return {row.name: int(row.value) for row in rows}
+
+    def recorded_counters(self, connection: sa.Connection) -> dict[str, int]:
+        """The counts that the ledger had when each process stopped in order."""
+        mine = meta.c.name.startswith(_RECORDED)
+        rows = connection.execute(sa.select(meta.c.name, meta.c.value).where(mine)).all()
+        return {row.name.removeprefix(_RECORDED): int(row.value) for row in rows}
+
+    def note_recorded(self, name: str) -> None:
+        """Note that the ledger has all of a process's commits."""
+        with self.writing() as connection:
+            count = self.commit_counters(connection)[name]
+            execute_many(connection, UPSERT_META, [(f"{_RECORDED}{name}", str(count))])
+
+    def set_commit_counters(self, connection: sa.Connection, counts: Mapping[str, int]) -> None:
+        rows = [(name, str(count)) for name, count in sorted(counts.items())]
+        execute_many(connection, UPSERT_META, rows)
+
+    def new_commit_counter(self) -> str:
+        """The name of this process's counter: processes that share a database do not share one."""
+        name = _COMMITS if self.one_process else f"{_COMMITS} {secrets.token_hex(8)}"
+        with self.writing() as connection:
+            if name not in self.commit_counters(connection):
+                self.set_commit_counters(connection, {name: 0})
+        return name
+
+    def require_in_place(self) -> None:
+        """Raise if SQLite's files are not those that were opened: commits to them are lost."""
+        if self.one_process and self._files != self._file_numbers():
+            raise Problem(
+                503,
+                "the database's files were deleted or replaced while the service ran; stop it, "
+                "put the files back or restore a backup, and start it with --restored",
+            )
+
+    def _file_numbers(self) -> list[tuple[int, int] | None]:
+        """Device and inode of the database and of its log."""
+        numbers: list[tuple[int, int] | None] = []
+        for path in (self._path, f"{self._path}-wal"):
+            try:
+                status = os.stat(path)
+            except OSError:
+                numbers.append(None)
+            else:
+                numbers.append((status.st_dev, status.st_ino))
+        return numbers
+
     def close(self) -> None:
         if self._checkpointer is not None:
             self._checkpointer.stop()
@@ -149,6 +209,11 @@ _POSTGRES_TIMEOUTS = {
     "options": f"-c lock_timeout={_LOCK_SECONDS}s "
     f"-c idle_in_transaction_session_timeout={2 * _LOCK_SECONDS}s",
 }
+
+
+def is_counter(uid: str) -> bool:
+    """Whether a uid of the ledger is that of a process's commits."""
+    return uid.startswith(_COMMITS)
 
 
 def advisory_lock(connection: sa.Connection) -> None:

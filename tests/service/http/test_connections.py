@@ -1,0 +1,161 @@
+"""Clients without a key that hold connections: endless headers, half a request, dripping bodies."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from balaclava.service.http import connections, middleware
+from tests.service.servers import Process, in_a_thread
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Callable[[], socket.socket]]:
+    """A function that opens a connection; all are closed at the end."""
+    host, port = re.fullmatch(r"http://(.*):(\d+)", address).groups()  # type: ignore[union-attr]
+    opened: list[socket.socket] = []
+
+    def connect() -> socket.socket:
+        opened.append(socket.create_connection((host, int(port))))
+        opened[-1].settimeout(30)
+        return opened[-1]
+
+    yield connect
+    for each in opened:
+        each.close()
+
+
+def is_closed(stream: socket.socket) -> bool:
+    """Whether the server closed it; waits until it does."""
+    try:
+        return stream.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_endless_headers_are_cut_off(tmp_path: Path) -> None:
+    with in_a_thread(tmp_path) as (address, _, _), connected(address) as connect:
+        stream = connect()
+        stream.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
+        sent = 0
+        with pytest.raises(ConnectionError):
+            while sent < 10_000_000:
+                sent += stream.send(b"x-header: " + b"x" * 10_000 + b"\r\n")
+        assert sent < 10_000_000  # and not taken into memory
+        large = {"x-header": "x" * 20_000}
+        assert httpx.get(f"{address}/healthz", headers=large).status_code == 200
+
+
+def test_half_a_request_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    with in_a_thread(tmp_path) as (address, _, _), connected(address) as connect:
+        silent, half, second = connect(), connect(), connect()
+        half.sendall(b"GET /healthz HTT")
+        second.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert b"alive" in second.recv(10_000)  # then half of another request, byte by byte
+        began = time.monotonic()
+        with pytest.raises(ConnectionError):
+            while time.monotonic() < began + 20:
+                second.sendall(b"G")
+                time.sleep(0.05)
+        assert is_closed(silent)
+        assert is_closed(half)
+
+
+def test_a_body_that_drips_does_not_outlive_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.5)
+    head = b"POST /v1/experiments HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9999\r\n\r\n"
+    with in_a_thread(tmp_path) as (address, _, _), connected(address) as connect:
+        stream = connect()
+        stream.sendall(head)
+        began = time.monotonic()
+        dripping = threading.Event()
+
+        def drip() -> None:
+            while not dripping.wait(0.1):
+                try:
+                    stream.sendall(b" ")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        assert b" 408 " in stream.recv(100)
+        assert time.monotonic() - began < 10
+        dripping.set()
+        thread.join()
+
+
+def test_an_answer_that_nobody_reads_has_a_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+    with in_a_thread(tmp_path) as (address, _, service), connected(address) as connect:
+        deaf = connect()
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with pytest.raises(OSError, match=r"reset|Broken|timed out"):
+            for turn in range(1_000):
+                deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 50)
+                time.sleep(0.05 if turn > 100 else 0.0)
+        assert service.writer.alive
+        assert httpx.get(f"{address}/healthz").status_code == 200
+
+
+def test_many_half_open_connections_leave_room(tmp_path: Path) -> None:
+    """1,100 of them used to delay /healthz by 15 s: now the oldest are closed."""
+    with in_a_thread(tmp_path) as (address, key, _), connected(address) as connect:
+        held = [connect() for _ in range(600)]
+        for each in held[-100:]:
+            each.sendall(b"GET /healthz HTTP/1.1\r\n")
+        began = time.monotonic()
+        headers = {"authorization": f"Bearer {key}"}
+        for path in ("healthz", "readyz", "v1/experiments"):
+            assert httpx.get(f"{address}/{path}", headers=headers).status_code == 200
+        assert time.monotonic() - began < 10
+        assert all(is_closed(each) for each in held[:100])
+
+
+@pytest.mark.crash
+def test_workers_stop_although_a_client_drips(tmp_path: Path, postgres: str) -> None:
+    files = ("--ledger", str(tmp_path / "ledger"), "--secrets", str(tmp_path / "key"))
+    options = ("--database", postgres, "--workers", "2", "--port", "0", "--no-keys", *files)
+    with Process(*options, cwd=tmp_path) as server:
+        address = server.wait_for(r"serves at (http://[\w.:]+)")
+        wait_until_ready(address)
+        with connected(address) as connect:
+            stream = connect()
+            stream.sendall(b"POST /v1/experiments HTTP/1.1\r\nhost: localhost\r\n")
+            stream.sendall(b"content-length: 9999\r\n\r\n{")
+            began = time.monotonic()
+            os.kill(server.pid, signal.SIGTERM)
+            while server.is_alive() and time.monotonic() < began + 50:
+                try:
+                    stream.sendall(b" ")
+                except OSError:
+                    pass
+                time.sleep(0.2)
+            assert time.monotonic() - began < 40  # 10 for requests, and a busy machine
+
+
+def wait_until_ready(address: str) -> None:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            if httpx.get(f"{address}/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < end
+        time.sleep(0.1)
