@@ -9,7 +9,9 @@ import math
 import pydoc
 import re
 import signal
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
@@ -271,7 +273,10 @@ def test_what_admins_do(client: Client, name: str, service: tuple[str, str]) -> 
     client.set_population("town", 3.0)
     create(client, population="town")
     assert [each["left_epsilon"] for each in client.populations()] == [2.0]
-    assert [entry["population"] for entry in client.ledger()["entries"]] == ["town", "town"]
+    entries = client.ledger()["entries"]
+    assert [each["event"] for each in entries if each["population"] == "town"] == (
+        ["population", "charge"]
+    )
     key = client.create_key("read", "a reader")
     with Client(service[0], key["key"]) as reader:
         assert reader.results(name)["decisions"] == 1
@@ -375,6 +380,46 @@ def test_an_unreachable_service(service: tuple[str, str]) -> None:
         client.experiments()
 
 
+def silent_service() -> socket.socket:
+    """Connections are accepted, and never answered."""
+    return socket.create_server(("127.0.0.1", 0), backlog=64)
+
+
+def test_a_decision_has_a_deadline_and_a_default() -> None:
+    """An unanswered client used to block for 28 seconds."""
+    with silent_service() as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with Client(url, deadline=0.5) as client:
+            began = time.monotonic()
+            with pytest.raises(ServiceUnavailableError, match="request_id="):
+                client.decide("page")
+            made = client.decide("page", default="list")
+            assert time.monotonic() - began < 10
+            assert made == ServiceDecision("", -1, "list", None, learns=False)
+            client.reward(made, 1.0)  # it has no effect, and is not sent
+            client.report(made, 1.0)
+            with pytest.raises(ParameterError, match="leave defaults out"):
+                client.rewards([(made, 1.0)])
+            assert client.decide("page", count=2, default="list") == [made, made]
+
+        async def decide() -> ServiceDecision:
+            async with AsyncClient(url, deadline=0.5) as far:
+                decision = await far.decide("page", default="map")
+                await far.reward(decision, 1.0)
+                return decision
+
+        assert asyncio.run(decide()).label == "map"
+    assert inspect.signature(Client.__init__).parameters["deadline"].default <= 5.0
+    with pytest.raises(ParameterError, match="deadline"):
+        Client("http://service", deadline=0.0)
+
+
+def test_a_default_hides_no_other_fault(client: Client, name: str) -> None:
+    with pytest.raises(ServiceLookupError):
+        client.decide("unknown", default="a")
+    assert client.decide(name, default="other").decision_id
+
+
 def test_the_same_from_many_at_once(client: Client, name: str) -> None:
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: client.decide(name, request_id="same"), range(16)))
@@ -392,7 +437,7 @@ def test_a_service_that_is_killed_and_comes_back(tmp_path: Path) -> None:
     with Process(*arguments, cwd=tmp_path) as first:
         address = first.wait_for(r"serves at (\S+)\n")
         key = first.wait_for(r"this once: (\S+)\n")
-        with Client(address, key, patience=60.0) as client:
+        with Client(address, key, patience=60.0, deadline=60.0) as client:
             name = create(client)
             enough, stop = threading.Event(), threading.Event()
 

@@ -113,7 +113,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 def without_rewards(lines: list[str]) -> list[str]:
     """Requests with rewards, and their commits, are counted by whichever process had them."""
-    return [line for line in lines if "reward" not in line and "commits" not in line]
+    return [line for line in lines if "reward" not in line and "commit" not in line]
 
 
 def check(

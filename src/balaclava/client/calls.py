@@ -30,9 +30,9 @@ _NOUNS = {"value": "reward", "report": "report"}
 
 
 class ServiceDecision(NamedTuple):
-    """A decision as the service answered it."""
+    """A decision as the service answered it, or the `default` of `decide` in its place."""
 
-    decision_id: str
+    decision_id: str  # "" of a default, whose reward is ignored
     arm: int
     label: str
     propensity: float | None
@@ -63,6 +63,7 @@ class Call(Generic[Answer]):
     body: Any = None
     query: Mapping[str, Any] | None = None
     idempotent: bool = True  # safe to send again
+    deadline: float | None = None  # seconds for all attempts together
 
 
 def decision_id(decision: DecisionOrId) -> str:
@@ -70,8 +71,8 @@ def decision_id(decision: DecisionOrId) -> str:
     text = decision.decision_id if isinstance(decision, ServiceDecision) else decision
     if not isinstance(text, str) or not text:
         raise errors.ParameterError(
-            f"a {type(decision).__name__} is not a decision; give the result of decide, or its "
-            "decision_id"
+            f"a {type(decision).__name__} is not a decision of the service; give the result of "
+            "decide, or its decision_id, and leave defaults out"
         )
     return text
 
@@ -89,8 +90,17 @@ def nothing(document: Any) -> None:
     """Ignore an answer that only confirms the request."""
 
 
+def default_decision(label: str) -> ServiceDecision:
+    """What `decide` returns in place of a decision if the service is unavailable."""
+    return ServiceDecision("", -1, label, None, learns=False)
+
+
 def decide(
-    experiment: str, person: str | None, request_id: str | None, count: int
+    experiment: str,
+    person: str | None,
+    request_id: str | None,
+    count: int,
+    deadline: float | None = None,
 ) -> Call[list[ServiceDecision]]:
     """Request decisions under a request_id, generated if the caller gives none."""
     body: Document = {"request_id": request_id or secrets.token_urlsafe(16), "count": count}
@@ -106,7 +116,8 @@ def decide(
             raise errors.ServiceError(f"asked for {count} decisions, but received {len(decisions)}")
         return decisions
 
-    return Call("POST", path("experiments", experiment, "decisions"), read, body)
+    way = path("experiments", experiment, "decisions")
+    return Call("POST", way, read, body, deadline=deadline)
 
 
 def reward(decision: DecisionOrId, kind: str, value: float) -> Call[None]:
@@ -184,10 +195,11 @@ def attempts(
     """Retry transient faults with exponential back-off and jitter.
 
     A connection error and the statuses 502, 503 and 504 are transient. A retry waits at least as
-    long as the service's Retry-After. After `patience` seconds a transient fault raises
-    `ServiceUnavailableError`. Other faults raise at once. `chance` draws uniformly from [0, 1).
+    long as the service's Retry-After. After `patience` seconds, or the call's deadline, a transient
+    fault raises `ServiceUnavailableError`. Other faults raise at once. `chance` draws uniformly
+    from [0, 1).
     """
-    end = clock() + patience
+    end = clock() + (patience if call.deadline is None else min(patience, call.deadline))
     wait = 0.0
     for attempt in itertools.count():
         outcome = yield wait, call

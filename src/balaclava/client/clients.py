@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, wraps
@@ -20,8 +21,10 @@ from balaclava.client.calls import (
     RewardReceipt,
     ServiceDecision,
 )
-from balaclava.errors import ParameterError
+from balaclava.errors import ParameterError, ServiceUnavailableError
 
+log = logging.getLogger("balaclava.client")
+_LEAST_TIMEOUT = 0.05  # seconds of an attempt just before the deadline
 Answer = TypeVar("Answer")
 One = TypeVar("One", covariant=True)
 Many = TypeVar("Many", covariant=True)
@@ -60,11 +63,23 @@ class Decide(Protocol[One, Many]):
 
     @overload
     def __call__(
-        self, experiment: str, person: Id = None, request_id: Id = None, count: None = None
+        self,
+        experiment: str,
+        person: Id = None,
+        request_id: Id = None,
+        count: None = None,
+        *,
+        default: Id = None,
     ) -> One: ...
     @overload
     def __call__(
-        self, experiment: str, person: Id = None, request_id: Id = None, *, count: int
+        self,
+        experiment: str,
+        person: Id = None,
+        request_id: Id = None,
+        *,
+        count: int,
+        default: Id = None,
     ) -> Many: ...
 
 
@@ -102,7 +117,13 @@ class ServiceCalls:
     """
 
     def __init__(
-        self, url: str, key: str | None = None, *, timeout: float = 10.0, patience: float = 30.0
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 10.0,
+        patience: float = 30.0,
+        deadline: float = 3.0,
     ) -> None:
         """Connect to a service.
 
@@ -111,6 +132,8 @@ class ServiceCalls:
             key: API key. None for a service without keys.
             timeout: Seconds for one attempt.
             patience: Seconds for which transient faults are retried; 0 for one attempt.
+            deadline: Seconds for a decision, with all retries: a visitor waits for it. A script
+                that can wait gives more.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -118,7 +141,10 @@ class ServiceCalls:
         """
         if not isinstance(patience, int | float) or not 0.0 <= patience < float("inf"):
             raise ParameterError(f"patience must be a number of seconds >= 0, not {patience!r}")
-        self._url, self._patience = url, float(patience)
+        if not isinstance(deadline, int | float) or not 0.0 < deadline < float("inf"):
+            raise ParameterError(f"deadline must be a number of seconds > 0, not {deadline!r}")
+        self._url, self._patience, self._deadline = url, float(patience), float(deadline)
+        self._timeout = timeout
         self._connect(_http_settings(url, key, timeout))
 
     def _connect(self, settings: dict[str, Any]) -> None:
@@ -136,6 +162,12 @@ class ServiceCalls:
     def _send(self, call: Call[Answer]) -> Exchange[Answer]:
         return calls.attempts(call, self._patience)
 
+    def _limit(self, call: Call[Any], began: float) -> float:
+        """Seconds for one attempt at a call that began at this monotonic time."""
+        if call.deadline is None:
+            return self._timeout
+        return min(self._timeout, max(began + call.deadline - time.monotonic(), _LEAST_TIMEOUT))
+
     @deciding
     def decide(
         self,
@@ -143,6 +175,8 @@ class ServiceCalls:
         person: str | None = None,
         request_id: str | None = None,
         count: int | None = None,
+        *,
+        default: str | None = None,
     ) -> Exchange[ServiceDecision | list[ServiceDecision]]:
         """Ask for one decision, or for exactly `count`.
 
@@ -153,15 +187,25 @@ class ServiceCalls:
             request_id: Idempotency key: the same id gets the same decisions. By default the
                 client generates one for its own retries.
             count: How many decisions; None for one, not in a list.
+            default: Label of the arm to use if the service is unavailable for `deadline` seconds.
+                Such a decision has an empty decision_id, and learns nothing.
 
         Returns:
             A decision, or a list of `count` decisions.
 
         Raises:
+            ServiceUnavailableError: The service did not answer in time, and there is no default.
             ServiceConflictError: The experiment is paused, or the request_id is taken.
         """
         number = 1 if count is None else count
-        made = yield from self._send(calls.decide(experiment, person, request_id, number))
+        call = calls.decide(experiment, person, request_id, number, self._deadline)
+        try:
+            made = yield from self._send(call)
+        except ServiceUnavailableError as error:
+            if default is None:
+                raise
+            log.warning("the default %r is used: %s", default, error)
+            made = [calls.default_decision(default)] * number
         return made[0] if count is None else made
 
     @endpoint
@@ -169,14 +213,15 @@ class ServiceCalls:
         """Record the reward of a decision. It counts once, even if it is sent again.
 
         Args:
-            decision: The result of `decide`, or its decision_id.
+            decision: The result of `decide`, or its decision_id. The reward of a default is
+                ignored.
             value: The reward. Errors never repeat it.
 
         Raises:
             WindowOverError: The decision's reward window is over.
             RewardError: The reward is not a finite number.
         """
-        return self._send(calls.reward(decision, "value", value))
+        return self._send_reward(decision, "value", value)
 
     @endpoint
     def report(self, decision: DecisionOrId, report: float) -> Exchange[None]:
@@ -189,7 +234,12 @@ class ServiceCalls:
         Raises:
             WindowOverError: The decision's reward window is over.
         """
-        return self._send(calls.reward(decision, "report", report))
+        return self._send_reward(decision, "report", report)
+
+    def _send_reward(self, decision: DecisionOrId, kind: str, value: float) -> Exchange[None]:
+        if isinstance(decision, ServiceDecision) and not decision.decision_id:
+            return None
+        return (yield from self._send(calls.reward(decision, kind, value)))
 
     @endpoint
     def rewards(self, pairs: Pairs) -> Exchange[list[RewardReceipt]]:
@@ -508,20 +558,24 @@ class Client(ServiceCalls):
     def _run(self, exchange: Exchange[Answer]) -> Answer:
         import httpx
 
-        outcome: httpx.Response | httpx.TransportError
-        wait, call = next(exchange)
+        outcome: httpx.Response | httpx.TransportError | None = None
+        began = time.monotonic()
         while True:
+            try:
+                wait, call = exchange.send(outcome)  # type: ignore[arg-type]  # None starts it
+            except StopIteration as end:
+                return end.value
             time.sleep(wait)
             try:
                 outcome = self._http.request(
-                    call.method, call.path, json=call.body, params=call.query
+                    call.method,
+                    call.path,
+                    json=call.body,
+                    params=call.query,
+                    timeout=self._limit(call, began),
                 )
             except httpx.TransportError as error:
                 outcome = error
-            try:
-                wait, call = exchange.send(outcome)
-            except StopIteration as end:
-                return end.value
 
     def close(self) -> None:
         """Close the connections."""
@@ -566,20 +620,24 @@ class AsyncClient(ServiceCalls):
         import anyio
         import httpx
 
-        outcome: httpx.Response | httpx.TransportError
-        wait, call = next(exchange)
+        outcome: httpx.Response | httpx.TransportError | None = None
+        began = time.monotonic()
         while True:
+            try:
+                wait, call = exchange.send(outcome)  # type: ignore[arg-type]  # None starts it
+            except StopIteration as end:
+                return end.value
             await anyio.sleep(wait)
             try:
                 outcome = await self._http.request(
-                    call.method, call.path, json=call.body, params=call.query
+                    call.method,
+                    call.path,
+                    json=call.body,
+                    params=call.query,
+                    timeout=self._limit(call, began),
                 )
             except httpx.TransportError as error:
                 outcome = error
-            try:
-                wait, call = exchange.send(outcome)
-            except StopIteration as end:
-                return end.value
 
     async def close(self) -> None:
         """Close the connections."""

@@ -20,7 +20,7 @@ from pathlib import Path
 import uvicorn
 
 from balaclava.client import AsyncClient, ServiceDecision
-from balaclava.errors import ServiceError
+from balaclava.errors import ServiceConflictError, ServiceError
 from balaclava.service.http.app import create_app
 from balaclava.service.http.middleware import is_loopback
 from balaclava.service.http.server import ServerSettings, first_key, uvicorn_config
@@ -90,7 +90,7 @@ class Visitors(threading.Thread):
         self.join()
 
     async def _visit(self) -> None:
-        async with AsyncClient(self._address, self._key) as client:
+        async with AsyncClient(self._address, self._key, deadline=30.0) as client:
             await client.create_experiment(
                 DEMO_EXPERIMENT,
                 POLICY,
@@ -112,7 +112,11 @@ class Visitors(threading.Thread):
         """Simulate visitors one after the other."""
         for turn in itertools.count():
             await asyncio.sleep(random.expovariate(VISITORS / CONCURRENT_VISITORS))
-            decision = await client.decide(DEMO_EXPERIMENT, f"visitor {number} of turn {turn}")
+            try:
+                decision = await client.decide(DEMO_EXPERIMENT, f"visitor {number} of turn {turn}")
+            except ServiceConflictError:  # paused: visitors come back later
+                await asyncio.sleep(1.0)
+                continue
             if random.random() < PURCHASES[decision.label] and random.random() >= LOST_SHARE:
                 task = asyncio.create_task(self._buy(client, decision))
                 self._purchases.add(task)

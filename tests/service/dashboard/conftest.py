@@ -64,9 +64,8 @@ class FilledService:
     def fill(self) -> None:
         """One experiment of each kind, two of them with releases."""
         self.service.ledger.set_population(f"all {MARKUP}", 3.0, 1e-6)
-        self.create("window", population=f"all {MARKUP}", purpose="Fewer missed visits")
-        for number in range(40):
-            self.decide("window", 1, f"person {number}")
+        self.create("window", purpose="Fewer missed visits")
+        self.decide("window", 40)
         self.create("arrival", settle="arrival", default_reward=None)
         self.create(HOSTILE, settle="arrival", arms=ARMS, purpose=MARKUP, owner=MARKUP)
         self.create("many", settle="arrival", arms=[f"offer {i}" for i in range(64)])
@@ -74,7 +73,7 @@ class FilledService:
             for name in ("arrival", HOSTILE, "many"):
                 self.reward(self.decide(name, 50), best=1)
         self.create("single", policy="dp-ftpl-gauss", parameters={"epsilon": 0.5, "delta": 1e-6})
-        self.create("new")
+        self.create("new", population=f"all {MARKUP}")
 
 
 @pytest.fixture(scope="module")

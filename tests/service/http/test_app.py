@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from balaclava.service.http import answers
 from balaclava.service.http.app import create_app
 from balaclava.service.http.payloads import DecisionsOut
 from balaclava.service.http.server import first_key
@@ -481,3 +482,44 @@ def test_decisions_are_the_json_that_openapi_describes(both: TestClient, policy:
     assert [each.learns for each in decisions] == [True, False, False]
     assert (decisions[0].level is not None) == (policy == "ldp-ucb-bernoulli")
     assert all(each.level is None for each in decisions[1:])
+
+
+def test_openapi_describes_every_answer_and_the_keys(open_service: Callable[..., Service]) -> None:
+    service = open_service()
+    client = client_of(service)
+    schema = client.get("/openapi.json").json()
+    assert schema["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            tags = set(operation["tags"])
+            assert ("security" in operation) == bool(tags & {"decide", "read", "admin"}), path
+            good = [each for status, each in operation["responses"].items() if status[0] == "2"]
+            contents = [kind for each in good for kind in each.get("content", {}).items()]
+            assert contents or method == "delete", path
+            for media, content in contents:
+                assert media != "application/json" or content["schema"].keys() & {"$ref", "items"}
+
+
+def test_answers_have_the_shapes_that_openapi_says(open_service: Callable[..., Service]) -> None:
+    client = client_of(open_service())
+    client.put("/v1/populations/us", json={"epsilon": 9.0})
+    made = client.post("/v1/experiments", json=SHOP | {"population": "us"})
+    (decision,) = decide(client, person="ann")
+    key = client.post("/v1/keys", json={"role": "read", "lifetime": 60})
+    for answer, shape in (
+        (made, answers.ExperimentOut),
+        (key, answers.NewKeyOut),
+        (client.post("/v1/experiments/shop/pause"), answers.ExperimentOut),
+        (client.get("/v1/experiments"), answers.ExperimentsOut),
+        (client.get("/v1/experiments/shop/results"), answers.ResultsOut),
+        (client.get("/v1/experiments/shop/plan"), answers.PlanOut),
+        (client.get("/v1/experiments/shop/privacy"), answers.PrivacyOut),
+        (client.get("/v1/experiments/shop/history"), answers.HistoryOut),
+        (client.get(f"/v1/decisions/{decision['decision_id']}"), answers.DecisionStateOut),
+        (client.get("/v1/populations"), answers.PopulationsOut),
+        (client.get("/v1/ledger"), answers.LedgerOut),
+        (client.get("/v1/keys"), answers.KeysOut),
+        (client.get("/readyz"), answers.StatusOut),
+    ):
+        assert answer.status_code in (200, 201)
+        shape.model_validate(answer.json(), strict=True)

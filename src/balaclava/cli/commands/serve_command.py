@@ -1,5 +1,6 @@
 """`balaclava serve`: private decisions over HTTP."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -7,13 +8,17 @@ import click
 from balaclava.cli.options import option
 
 
-@click.command(short_help="Private decisions over HTTP, with a dashboard.")
-@option(
+_database = option(
     "--database",
     str,
     "File for SQLite, or URL of a PostgreSQL database (postgresql://...).",
     default="balaclava.db",
 )
+_secrets = option("--secrets", str, "File with the key that pseudonymises persons. [DATABASE.key]")
+
+
+@click.command(short_help="Private decisions over HTTP, with a dashboard.")
+@_database
 @option("--host", str, "Address to listen on.", default="127.0.0.1")
 @option("--port", click.IntRange(0, 65535), "Port; 0 takes a free one.", default=8765)
 @option("--workers", click.IntRange(1, 64), "Processes; more than one needs PostgreSQL.", default=1)
@@ -22,7 +27,7 @@ from balaclava.cli.options import option
     str,
     "Path or URL of the privacy ledger; keep it off the database's disk. [DATABASE.ledger]",
 )
-@option("--secrets", str, "File with the key that pseudonymises persons. [DATABASE.key]")
+@_secrets
 @option(
     "--root-path",
     str,
@@ -45,12 +50,7 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     Example: balaclava serve --database postgresql://host/balaclava --workers 4
     Example: balaclava serve --demo
     """
-    from balaclava._core.extras import require_extra
-
-    require_extra("fastapi", "the service")
-    require_extra("uvicorn", "the service")
-    if options["database"].startswith("postgresql"):
-        require_extra("psycopg", "PostgreSQL")
+    _require_service(options["database"])
     from balaclava.service.demo import serve_demo
     from balaclava.service.http.server import ServerSettings
     from balaclava.service.http.server import serve as serve_until_stopped
@@ -62,6 +62,55 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
             serve_until_stopped(ServerSettings(**options, keys=not no_keys), _print_address)
     except KeyboardInterrupt:
         click.echo("balaclava: stopped", err=True)
+
+
+def _require_service(database: str) -> None:
+    from balaclava._core.extras import require_extra
+
+    require_extra("fastapi", "the service")
+    require_extra("uvicorn", "the service")
+    if database.startswith("postgresql"):
+        require_extra("psycopg", "PostgreSQL")
+
+
+@click.command(short_help="Back up the service's database and secret key.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@_database
+@_secrets
+def backup(folder: Path, database: str, secrets: str | None) -> None:
+    """Back up the service's SQLite database and secret key, also while it runs.
+
+    Makes a new folder in FOLDER, named after the time, that only its owner can read. The ledger is
+    not part of it: keep its newest state.
+
+    \b
+    Example: balaclava backup /var/backups/balaclava
+    """
+    _require_service(database)
+    from balaclava.service.store.backup import back_up
+
+    click.echo(back_up(database, secrets, folder))
+
+
+@click.command(short_help="Restore a backup of the service.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@_database
+@_secrets
+def restore(folder: Path, database: str, secrets: str | None) -> None:
+    """Restore what `balaclava backup` wrote into FOLDER, while the service is stopped.
+
+    The database in place is set aside, not deleted. Then start the service once with --restored:
+    the ledger charges what may be released again.
+
+    \b
+    Example: balaclava restore /var/backups/balaclava/2026-05-01T02-00-00Z
+    """
+    _require_service(database)
+    from balaclava.service.store.backup import restore as restore_backup
+
+    for path in restore_backup(folder, database, secrets):
+        click.echo(f"set aside: {path}")
+    click.echo("restored; start the service once with --restored")
 
 
 def _print_address(address: str, key: str | None) -> None:

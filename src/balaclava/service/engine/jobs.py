@@ -36,6 +36,7 @@ class WriteJob:
     """A change of the database: `prefetch` names the rows that `apply` needs."""
 
     weight: ClassVar[int] = 1  # decisions or rewards: what the queue counts
+    since = 0.0  # when it first had to wait for ended windows, by the monotonic clock
 
     def prefetch(self, wanted: Prefetch) -> None:
         """Add the rows that the job needs to `wanted`."""

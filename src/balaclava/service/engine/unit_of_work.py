@@ -18,7 +18,7 @@ from balaclava.service.store.storage import Storage, advisory_lock
 
 log = logging.getLogger("balaclava.service")
 
-_MOST_CLOSED = 2_000  # windows per experiment and transaction: bounds the time of a commit
+_MOST_CLOSED = 10_000  # windows per experiment and transaction: bounds the time of a commit
 _STILL_OPEN = f"WHERE experiment IN (*) AND state = {OPEN} ORDER BY round LIMIT {_MOST_CLOSED + 1}"
 
 

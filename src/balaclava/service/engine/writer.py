@@ -29,6 +29,7 @@ _MOST_PER_COMMIT = 10_000
 _MOST_JOBS = 512  # jobs per commit
 # Seconds
 _TICK = 0.5  # between two searches for ended windows
+_CATCH_UP = 1.0  # for which a request waits for ended windows to be closed
 _AFTER_FAULT = 0.2  # before the next commit: the database needs time to recover
 _NOT_COMMITTED = "the database did not confirm the commit; retry with the same request_id"
 
@@ -68,7 +69,6 @@ class Writer:
         self._stopping = False
         self._unrecorded: dict[str, int] = {}  # versions that the ledger must record
         self._next_tick = 0.0
-        self.commits = 0
         self.observe_commit: Callable[[float], None] = lambda seconds: None
         self.committed_at = self.failed_at = -math.inf  # by the monotonic clock
         self._thread = threading.Thread(target=self._run, name="balaclava-writer", daemon=True)
@@ -189,7 +189,6 @@ class Writer:
             if wrote:
                 self.committed_at = time.monotonic()
                 self.observe_commit(time.perf_counter() - began)
-            self.commits += wrote or not isinstance(batch[-1][0], CloseWindows)
             self._answer(batch, answers)
             return
 
@@ -248,7 +247,13 @@ class Writer:
         resolve(ready)
 
     def _requeue(self, job: WriteJob, waiter: Waiter) -> None:
-        """Queue a job again: the next commit closes more windows first."""
+        """Queue a job again, for a while: the next commit closes more windows first."""
+        now = time.monotonic()
+        job.since = job.since or now
+        if now - job.since > _CATCH_UP:
+            catching_up = "catching up: many reward windows ended while the service was down; retry"
+            resolve([(waiter, Problem(503, catching_up, retry_after=1))])
+            return
         with self._wake:
             if waiter.done():  # cancelled, or timed out
                 return

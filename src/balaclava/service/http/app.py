@@ -78,7 +78,21 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     endpoints.add_health(app, service)
     endpoints.add_report_script(app)
     app.include_router(dashboard.router(service, keys=keys))
+    if keys:
+        _document_keys(app)
     return app
+
+
+def _document_keys(app: FastAPI) -> None:
+    """Add the API keys to OpenAPI, for every operation of the routers that check them."""
+    schema = app.openapi()
+    schema["components"]["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "An API key."}
+    }
+    for methods in schema["paths"].values():
+        for operation in methods.values():
+            if {"decide", "read", "admin"} & set(operation["tags"]):
+                operation["security"] = [{"key": []}]
 
 
 def require_right(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 
 from balaclava.agents.policy_runner import REPORT, REWARD
 from balaclava.service.credentials import ApiKey
@@ -14,12 +14,25 @@ from balaclava.service.documents import for_readers
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import ReceivedReward
 from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE
-from balaclava.service.http import payloads
+from balaclava.service.http import answers, payloads
 from balaclava.service.http.metrics import Metrics
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
+
+class JavaScriptResponse(Response):
+    """For OpenAPI."""
+
+    media_type = "text/javascript"
+
+
 _REPORT_SCRIPT = Path(__file__).parents[1] / "static" / "report.js"
+
+
+def _answers(model: type[answers.Answer], *statuses: int) -> dict[str, Any]:
+    """Document the answer of an endpoint, without validating it each time."""
+    documented = {status: {"model": model} for status in statuses or (200,)}
+    return {"response_model": None, "responses": documented}
 
 
 def add_decisions(router: APIRouter, service: Service) -> None:
@@ -43,14 +56,14 @@ def add_decisions(router: APIRouter, service: Service) -> None:
     ) -> list[payloads.DecisionRewardOut | payloads.DecisionProblemOut]:
         """Record many rewards. Each gets its own answer, in the same order."""
         received = [_received(each.decision_id, each) for each in payload]
-        answers = [
+        receipts = [
             {
                 "decision_id": each.decision_id,
                 **(answer.document if isinstance(answer, Problem) else answer),
             }
             for each, answer in zip(received, await service.reward(received), strict=True)
         ]
-        return JSONResponse(answers)  # type: ignore[return-value]
+        return JSONResponse(receipts)  # type: ignore[return-value]
 
 
 def _received(decision_id: str, payload: payloads.RewardIn) -> ReceivedReward:
@@ -64,10 +77,11 @@ KeyOf = Callable[..., Awaitable[ApiKey]]  # a dependency
 
 
 def add_experiments(router: APIRouter, service: Service, key_of: KeyOf) -> None:
-    @router.post("/v1/experiments", status_code=201)
+    @router.post("/v1/experiments", status_code=201, **_answers(answers.ExperimentOut, 201, 200))
     async def create(payload: payloads.ExperimentIn) -> dict[str, Any]:
         """Create an experiment. Creating the same one again answers 200."""
-        definition = ExperimentDefinition.checked(**payload.model_dump())
+        checked = ExperimentDefinition.checked  # in a thread: it takes long for many arms
+        definition = await asyncio.to_thread(lambda: checked(**payload.model_dump()))
         new = await service.create(definition)
         document = await asyncio.to_thread(service.experiment, definition.name)
         return JSONResponse(document, 201 if new else 200)  # type: ignore[return-value]
@@ -77,24 +91,24 @@ def add_experiments(router: APIRouter, service: Service, key_of: KeyOf) -> None:
 
 
 def _add_verb(router: APIRouter, service: Service, verb: str, key_of: KeyOf) -> None:
-    @router.post(f"/v1/experiments/{{name}}/{verb}", operation_id=verb, name=verb)
+    @router.post(f"/v1/experiments/{{name}}/{verb}", operation_id=verb, name=verb, **_answers(answers.ExperimentOut))
     async def set_state(name: str, key: Annotated[ApiKey, Depends(key_of)]) -> dict[str, Any]:
         await service.set_state(name, verb, key.actor)
         return await asyncio.to_thread(service.experiment, name)
 
 
 def add_reading(router: APIRouter, service: Service, key_of: KeyOf) -> None:
-    @router.get("/v1/experiments")
+    @router.get("/v1/experiments", **_answers(answers.ExperimentsOut))
     def list_experiments() -> dict[str, Any]:
         """List all experiments."""
         return {"experiments": service.experiments()}
 
-    @router.get("/v1/experiments/{name}")
+    @router.get("/v1/experiments/{name}", **_answers(answers.ExperimentOut))
     def experiment(name: str) -> dict[str, Any]:
         """Return the definition, the progress and the guarantee."""
         return service.experiment(name)
 
-    @router.get("/v1/experiments/{name}/results")
+    @router.get("/v1/experiments/{name}/results", **_answers(answers.ResultsOut))
     def results(
         name: str,
         key: Annotated[ApiKey, Depends(key_of)],
@@ -115,7 +129,7 @@ def add_reading(router: APIRouter, service: Service, key_of: KeyOf) -> None:
         )
         return answer if key.role == "admin" else for_readers(answer)
 
-    @router.get("/v1/experiments/{name}/plan")
+    @router.get("/v1/experiments/{name}/plan", **_answers(answers.PlanOut))
     def plan(
         name: str,
         confidence: Annotated[float, Query(gt=0, lt=1)] = RESULTS_CONFIDENCE,
@@ -127,44 +141,44 @@ def add_reading(router: APIRouter, service: Service, key_of: KeyOf) -> None:
             name, confidence, smallest_difference=smallest_difference, participants=participants
         )
 
-    @router.get("/v1/experiments/{name}/privacy")
+    @router.get("/v1/experiments/{name}/privacy", **_answers(answers.PrivacyOut))
     def privacy(name: str) -> dict[str, Any]:
         """Return the guarantee, whom it protects, and what it does not cover."""
         return service.privacy(name)
 
-    @router.get("/v1/experiments/{name}/history")
+    @router.get("/v1/experiments/{name}/history", **_answers(answers.HistoryOut))
     def history(name: str, points: Annotated[int, Query(ge=2, le=2_000)] = 300) -> dict[str, Any]:
         """Return shares of decisions and released means over time."""
         return service.history(name, points)
 
-    @router.get("/v1/populations")
+    @router.get("/v1/populations", **_answers(answers.PopulationsOut))
     def populations() -> dict[str, Any]:
         """List the privacy budgets: total, spent, left."""
         return {"populations": service.ledger_document()["populations"]}
 
 
 def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> None:
-    @router.get("/v1/decisions/{decision_id}")
+    @router.get("/v1/decisions/{decision_id}", **_answers(answers.DecisionStateOut))
     def decision(decision_id: str) -> dict[str, Any]:
         """Return the state: open, rewarded, defaulted or given up; never the value."""
         return service.decision(decision_id)
 
-    @router.put("/v1/populations/{name}")
+    @router.put("/v1/populations/{name}", **_answers(answers.PopulationOut))
     def set_population(name: payloads.Name, total: payloads.PopulationIn) -> dict[str, Any]:
         """Create a population with a total budget, or raise its total."""
         return service.ledger.set_population(name, total.epsilon, total.delta).document()
 
-    @router.get("/v1/ledger")
+    @router.get("/v1/ledger", **_answers(answers.LedgerOut))
     def ledger() -> dict[str, Any]:
         """Return all budgets and all ledger entries."""
         return service.ledger_document()
 
-    @router.get("/v1/keys")
+    @router.get("/v1/keys", **_answers(answers.KeysOut))
     def list_keys() -> dict[str, Any]:
         """List all API keys, without the keys themselves."""
         return {"keys": service.list_keys()}
 
-    @router.post("/v1/keys", status_code=201)
+    @router.post("/v1/keys", status_code=201, **_answers(answers.NewKeyOut, 201))
     async def create_key(
         payload: payloads.KeyIn, key: Annotated[ApiKey, Depends(key_of)]
     ) -> dict[str, Any]:
@@ -180,19 +194,19 @@ def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> No
 
 
 def add_metrics(router: APIRouter, metrics: Metrics) -> None:
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse)
     def show_metrics() -> Response:
         """Return metrics for Prometheus. Needs a key: request counts can reveal rewards."""
         return Response(metrics.text(), media_type=metrics.media_type)
 
 
 def add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", tags=["health"])
+    @app.get("/healthz", tags=["health"], **_answers(answers.StatusOut))
     async def healthz() -> dict[str, str]:
         """Answer while the process is alive."""
         return {"status": "alive"}
 
-    @app.get("/readyz", tags=["health"])
+    @app.get("/readyz", tags=["health"], **_answers(answers.StatusOut))
     def readyz() -> dict[str, str]:
         """Answer whether the service can make decisions."""
         if (reason := service.ready()) is not None:
@@ -205,7 +219,7 @@ def add_report_script(app: FastAPI) -> None:
     script = _REPORT_SCRIPT.read_bytes()
     headers = {"Cache-Control": "public, max-age=3600", "Access-Control-Allow-Origin": "*"}
 
-    @app.get("/report.js", tags=["device"])
+    @app.get("/report.js", tags=["device"], response_class=JavaScriptResponse)
     async def report_js() -> Response:
         """Return the reporting script, for pages of any origin."""
-        return Response(script, media_type="text/javascript", headers=headers)
+        return JavaScriptResponse(script, headers=headers)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+import balaclava
+
 if TYPE_CHECKING:
     from balaclava.service.service import Service
 
@@ -45,8 +47,15 @@ class Metrics:
             "balaclava_waiting", "Decisions and rewards in the queue.", registry=self._registry
         )
         waiting.set_function(lambda: service.writer.waiting)
-        commits = Gauge("balaclava_commits", "Commits since the start.", registry=self._registry)
-        commits.set_function(lambda: service.writer.commits)
+        build = Gauge("balaclava_build_info", "The version.", ["version"], registry=self._registry)
+        build.labels(balaclava.__version__).set(1)
+        commits = Histogram(
+            "balaclava_commit_seconds",
+            "Duration of commits, with the ledger.",
+            buckets=_LATENCY_BUCKETS,
+            registry=self._registry,
+        )
+        service.writer.observe_commit = commits.observe
 
     def record(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request."""

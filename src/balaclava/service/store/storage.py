@@ -65,7 +65,7 @@ class Storage:
     def open(cls, url: str) -> Storage:
         """Connect, and migrate to the current schema."""
         engine = make_engine(url, LONGEST_LOG)
-        lock = _lock_file(engine.url.database) if engine.dialect.name == "sqlite" else None
+        lock = lock_file(engine.url.database) if engine.dialect.name == "sqlite" else None
         storage = cls(engine, lock)
         try:
             storage._migrate()
@@ -275,7 +275,7 @@ def _sqlite_engine(url: sa.URL, pages: int) -> sa.Engine:
     return engine
 
 
-def _lock_file(database: str | None) -> int:
+def lock_file(database: str | None) -> int:
     """Lock the database file for this process; returns the lock file's descriptor."""
     try:
         import fcntl

@@ -1,0 +1,212 @@
+"""Shapes of the answers of reading and administration, for OpenAPI.
+
+They document answers and do not filter them; a test validates real answers. Later versions may add
+fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Answer(BaseModel):
+    """An answer, to which later versions may add fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class GuaranteeOut(Answer):
+    """A guarantee; epsilon and delta are null without one."""
+
+    epsilon: float | None
+    delta: float | None
+    model: Literal["none", "central", "local"]
+    scope: Literal["none", "decision", "trajectory", "report"]
+    neighbours: str
+    assumptions: list[str]
+    sentence: str
+
+
+class ExperimentOut(Answer):
+    """An experiment: its definition, progress and guarantee."""
+
+    name: str
+    policy: str
+    parameters: dict[str, Any]
+    arms: list[str]
+    reward_window: float
+    default_reward: float | None
+    settle: Literal["window", "arrival"]
+    rewards_per_person: int
+    population: str | None
+    owner: str
+    purpose: str
+    state: Literal["running", "paused", "finished"]
+    created: str
+    decisions: int
+    learning_decisions: int
+    guarantee: GuaranteeOut
+    report: dict[str, Any] | None
+
+
+class ExperimentsOut(Answer):
+    """All experiments."""
+
+    experiments: list[ExperimentOut]
+
+
+class ArmOut(Answer):
+    """An arm with its released mean and interval."""
+
+    arm: int
+    label: str
+    decisions: int
+    share: float
+    rewards: float | None
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class ResultsOut(Answer):
+    """Released means, and the winner if there is one."""
+
+    name: str
+    state: str
+    decisions: int
+    confidence: float
+    arms: list[ArmOut]
+    winner: str | None
+    leader: str | None
+    remaining: int | None
+    may_stop: dict[str, Any] | None
+    note: str | None
+    condition: str | None
+    missing: str | None
+    windows: dict[str, Any] | None
+    sentence: str
+
+
+class PlanOut(Answer):
+    """Decisions needed to name the best arm, and whether the experiment may stop."""
+
+    name: str
+    policy: str
+    confidence: float
+    learning_decisions: int
+    names_winners: dict[str, Any]
+    winner: str | None
+    needed: int | None
+    soonest: int | None
+    may_stop: dict[str, Any] | None
+    note: str | None
+
+
+class PopulationOut(Answer):
+    """A privacy budget."""
+
+    name: str
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    spent_delta: float
+    left_epsilon: float
+    left_delta: float
+    overspent: bool
+
+
+class PopulationsOut(Answer):
+    """All privacy budgets."""
+
+    populations: list[PopulationOut]
+
+
+class LossOut(Answer):
+    """A charge."""
+
+    epsilon: float
+    delta: float
+
+
+class PrivacyOut(Answer):
+    """What is promised, to whom, and what it does not cover."""
+
+    guarantee: GuaranteeOut
+    per_person: GuaranteeOut | None
+    population: PopulationOut | None
+    charged: LossOut | None
+    restored: int
+    not_covered: list[str]
+    explanation: str
+
+
+class HistoryOut(Answer):
+    """Columns of a chart: one value, or one list over the arms, for each moment."""
+
+    decisions: list[int]
+    at: list[float]
+    arms: list[str]
+    shares: list[list[float]]
+    means: list[list[float | None]]
+    low: list[list[float | None]]
+    high: list[list[float | None]]
+
+
+class DecisionStateOut(Answer):
+    """The state of a decision."""
+
+    decision_id: str
+    experiment: str
+    arm: int
+    state: Literal["open", "rewarded", "defaulted", "given up", "not learned from"]
+    made: float
+    closes: float
+
+
+class EntryOut(Answer):
+    """An entry of the ledger."""
+
+    at: float
+    event: str
+    population: str | None
+    experiment: str | None
+    epsilon: float
+    delta: float
+    note: str
+
+
+class LedgerOut(PopulationsOut):
+    """All budgets and all entries."""
+
+    entries: list[EntryOut]
+
+
+class KeyOut(Answer):
+    """An API key, without the key itself."""
+
+    id: str
+    role: Literal["decide", "read", "admin"]
+    label: str
+    created: float
+    expires: float | None
+    revoked: float | None = None
+
+
+class NewKeyOut(KeyOut):
+    """A new API key."""
+
+    key: str
+
+
+class KeysOut(Answer):
+    """All API keys."""
+
+    keys: list[KeyOut]
+
+
+class StatusOut(Answer):
+    """Health."""
+
+    status: str
