@@ -65,7 +65,10 @@ class ManualService:
         patch.setattr(
             experiments, "new_decision_ids", lambda count: list(itertools.islice(ids, count))
         )
-        patch.setattr("balaclava.service.store.ledger.time", SimpleNamespace(time=lambda: START, monotonic=time.monotonic))
+        patch.setattr(
+            "balaclava.service.store.ledger.time",
+            SimpleNamespace(time=lambda: START, monotonic=time.monotonic),
+        )
         self.clock = ManualClock()
         self.open()
 

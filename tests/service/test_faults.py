@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from balaclava.privacy.randomness import SystemRandomness
-from balaclava.service.engine import writer
+from balaclava.service.engine import unit_of_work, writer
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import (
     CreateExperiment,
@@ -315,6 +315,28 @@ def test_a_finished_experiment_keeps_no_rewards(
         values = connection.exec_driver_sql("SELECT kind, value FROM decisions").all()
     assert set(values) == {(None, None)}
     assert len(manual.client.post("/v1/experiments/shop/decisions", json={}).json()) == 1
+
+
+def test_it_says_that_it_is_catching_up(open_service: Opener, monkeypatch: Any) -> None:
+    """After a downtime a decision waits for ended windows a second, not half a minute."""
+    monkeypatch.setattr(writer, "_CATCH_UP", 0.0)
+    monkeypatch.setattr(unit_of_work, "_MOST_CLOSED", 10)
+    query = unit_of_work._STILL_OPEN.replace("10001", "11")
+    monkeypatch.setattr(unit_of_work, "_STILL_OPEN", query)
+    service = open_service()
+    definition = SHOP | {"reward_window": 100.0}
+    service.run_job(CreateExperiment(service.ledger, ExperimentDefinition.checked(**definition)))
+    service.run_job(MakeDecisions(service.vault, "shop", 2_000))
+    service.clock._start += 200.0
+    asked = [service.writer.submit(MakeDecisions(service.vault, "shop")) for _ in range(20)]
+    with pytest.raises(Problem, match="catching up") as late:
+        [each.result(30) for each in asked]
+    assert (late.value.status, late.value.retry_after) == (503, 1)
+    deadline = time.monotonic() + 60
+    while service.results("shop")["windows"]["over"] < 2_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert service.run_job(MakeDecisions(service.vault, "shop"))
 
 
 # The clients

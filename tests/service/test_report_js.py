@@ -330,7 +330,14 @@ def test_a_promise_is_required_and_has_a_range() -> None:
     promised = {"epsilon": 1.0, "range": [0, 1]}
     (answer,) = in_node([[rule, 1, None, promised]])
     assert isinstance(answer, int | float)
-    missing = [None, 1.0, {}, {"epsilon": 1.0}, {"range": [0, 1]}, {"epsilon": "1", "range": [0, 1]}]
+    missing = [
+        None,
+        1.0,
+        {},
+        {"epsilon": 1.0},
+        {"range": [0, 1]},
+        {"epsilon": "1", "range": [0, 1]},
+    ]
     for answer in in_node([[rule, 1, None, each] for each in missing]):
         assert "`promised` is missing" in answer
     (answer,) = in_node([[{**rule, "range": [0, 0.5]}, 1, None, promised]])

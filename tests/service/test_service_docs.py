@@ -72,7 +72,7 @@ def test_the_quick_start_runs(tmp_path: Path) -> None:
 
 
 def test_a_backup_is_made_and_restored(tmp_path: Path) -> None:
-    saving, restoring = blocks(section("operate.md", "Backups"), "sh")
+    saving, restoring = blocks(section("operate.md", "Backups"), "sh")  # as written
     with in_a_thread(tmp_path) as (address, key, _), Client(address, key) as client:
         client.create_experiment(
             "page", "dp-imed", ["a", "b"], reward_window=60.0, parameters={"epsilon": 1.0}
@@ -138,6 +138,15 @@ def test_every_way_to_start_is_understood() -> None:
         assert ServerSettings(**options).checked()
     with pytest.raises(click.NoSuchOption):  # the check can fail
         serve.make_context("serve", ["--nothing"])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd is installed")
+def test_the_unit_is_isolated(tmp_path: Path) -> None:
+    unit = tmp_path / "balaclava.service"
+    unit.write_text(blocks(text("operate.md"), "ini")[0])
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-200:]  # exposure at most 3.0 of 10
 
 
 def test_the_table_of_requests_is_complete(tmp_path: Path) -> None:

@@ -242,7 +242,9 @@ def privacy_document(experiment: ServedExperiment, ledger: Ledger) -> dict[str, 
         "population": population,
         "charged": {"epsilon": epsilon, "delta": delta} if population else None,
         "restored": restored,
-        "not_covered": _not_covered(experiment, restored, bool(population and population["overspent"])),
+        "not_covered": _not_covered(
+            experiment, restored, bool(population and population["overspent"])
+        ),
         "explanation": guarantee.explain(),
     }
 

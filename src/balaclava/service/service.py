@@ -97,7 +97,8 @@ class Service:
 
         The ledger (a path or URL) and the secret key (a path) are by default beside the database.
         With `restored`, a database may be behind its ledger: unfinished batches are charged again.
-        With `accept_clock`, the clock may be far ahead of the last commit. Raises `StartError` if the three do not belong together, or cannot be used.
+        With `accept_clock`, the clock may be far ahead of the last commit. Raises `StartError` if
+        the three do not belong together, or cannot be used.
         """
         storage = Storage.open(database)
         file = storage.engine.url.database if storage.one_process else None
@@ -176,9 +177,9 @@ class Service:
         ahead = self.clock.now() - last
         if last and ahead > _LARGEST_CLOCK_JUMP and not accept:
             raise StartError(
-                f"the clock is {ahead / 86_400:,.0f} days ahead of the last commit. If it is wrong, "
-                "every open window would end now, and time would not go back: set the clock. If "
-                "it is right, start with --accept-clock"
+                f"the clock is {ahead / 86_400:,.0f} days ahead of the last commit. If it is "
+                "wrong, every open window would end now, and time would not go back: set the "
+                "clock. If it is right, start with --accept-clock"
             )
         if ahead < -_CLOCK_TOLERANCE:
             log.warning(

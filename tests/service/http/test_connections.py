@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -43,14 +43,21 @@ def is_closed(stream: socket.socket) -> bool:
         return True
 
 
+def sent_until_closed(stream: socket.socket, part: bytes, most: int, pause: float = 0.0) -> int:
+    """Send the same again and again; returns how many bytes were taken before it was closed."""
+    sent = 0
+    with suppress(OSError):
+        while sent < most:
+            sent += stream.send(part)
+            time.sleep(pause)
+    return sent
+
+
 def test_endless_headers_are_cut_off(tmp_path: Path) -> None:
     with in_a_thread(tmp_path) as (address, _, _), connected(address) as connect:
         stream = connect()
         stream.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
-        sent = 0
-        with pytest.raises(ConnectionError):
-            while sent < 10_000_000:
-                sent += stream.send(b"x-header: " + b"x" * 10_000 + b"\r\n")
+        sent = sent_until_closed(stream, b"x-header: " + b"x" * 10_000 + b"\r\n", 10_000_000)
         assert sent < 10_000_000  # and not taken into memory
         large = {"x-header": "x" * 20_000}
         assert httpx.get(f"{address}/healthz", headers=large).status_code == 200
@@ -63,11 +70,7 @@ def test_half_a_request_has_a_deadline(tmp_path: Path, monkeypatch: pytest.Monke
         half.sendall(b"GET /healthz HTT")
         second.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert b"alive" in second.recv(10_000)  # then half of another request, byte by byte
-        began = time.monotonic()
-        with pytest.raises(ConnectionError):
-            while time.monotonic() < began + 20:
-                second.sendall(b"G")
-                time.sleep(0.05)
+        assert sent_until_closed(second, b"G", 400, pause=0.05) < 400
         assert is_closed(silent)
         assert is_closed(half)
 
@@ -105,10 +108,9 @@ def test_an_answer_that_nobody_reads_has_a_deadline(
     with in_a_thread(tmp_path) as (address, _, service), connected(address) as connect:
         deaf = connect()
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        with pytest.raises(OSError, match=r"reset|Broken|timed out"):
-            for turn in range(1_000):
-                deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 50)
-                time.sleep(0.05 if turn > 100 else 0.0)
+        requests = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 50
+        most = 400 * len(requests)
+        assert sent_until_closed(deaf, requests, most, pause=0.05) < most
         assert service.writer.alive
         assert httpx.get(f"{address}/healthz").status_code == 200
 
@@ -141,10 +143,8 @@ def test_workers_stop_although_a_client_drips(tmp_path: Path, postgres: str) -> 
             began = time.monotonic()
             os.kill(server.pid, signal.SIGTERM)
             while server.is_alive() and time.monotonic() < began + 50:
-                try:
+                with suppress(OSError):
                     stream.sendall(b" ")
-                except OSError:
-                    pass
                 time.sleep(0.2)
             assert time.monotonic() - began < 40  # 10 for requests, and a busy machine
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
+import time
 from pathlib import Path
 
 import httpx
@@ -65,7 +67,54 @@ def test_what_it_does_not_start_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     assert "loopback" in refusal("--no-keys", "--host", "0.0.0.0")
     assert "PostgreSQL" in refusal("--workers", "2")
+    for path in ("decisions", "/decisions/", "//e.example", "/a?b", "/../x", "/a b", "https://e/"):
+        assert "--root-path" in refusal("--root-path", path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_key_is_in_a_file_and_lines_have_a_time(tmp_path: Path) -> None:
+    options = ("--port", "0", "--admin-key-file", "admin.key")
+    with Process(*options, cwd=tmp_path) as process:
+        address = process.wait_for(r"balaclava serves at (\S+)\n")
+        key = (tmp_path / "admin.key").read_text().strip()
+        assert (tmp_path / "admin.key").stat().st_mode & 0o777 == 0o600
+        with Client(address, key) as client:
+            assert len(client.keys()) == 1
+        (tmp_path / "balaclava.db").unlink()
+        assert httpx.get(f"{address}/readyz").status_code == 503
+        process.wait_for(r"\n(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S+ ERROR a commit failed: )")
+        process.end()
+        assert key not in process.output
+    other = ("--port", "0", "--database", str(tmp_path / "other.db"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert "--admin-key-file" in refusal(*other, "--admin-key-file", "admin.key")
+    assert (tmp_path / "admin.key").read_text().strip() == key  # not overwritten
+
+
+def test_metrics_have_a_version_and_the_time_of_commits(tmp_path: Path) -> None:
+    with in_a_thread(tmp_path) as (address, key, _), Client(address, key) as client:
+        client.create_key("read")
+        headers = {"Authorization": f"Bearer {key}"}
+        text = httpx.get(f"{address}/metrics", headers=headers).text
+    assert f'balaclava_build_info{{version="{bl.__version__}"}} 1.0' in text
+    assert "# TYPE balaclava_commit_seconds histogram" in text
+    (count,) = re.findall(r"balaclava_commit_seconds_count (\S+)", text)
+    assert float(count) >= 1
+
+
+def test_many_arms_do_not_stop_others(tmp_path: Path) -> None:
+    """10,000 arms used to block the event loop for seconds."""
+    arms = [f"arm {number}" for number in range(10_000)]
+    began = time.process_time()
+    bl.policy("dp-imed", arms=arms, epsilon=1.0)
+    assert time.process_time() - began < 1.0  # quadratic, it took several
+    with in_a_thread(tmp_path) as (address, key, _):
+        body = {"name": "many", "policy": "dp-imed", "parameters": {"epsilon": 1.0}}
+        body |= {"arms": arms, "reward_window": 60.0}
+        headers = {"Authorization": f"Bearer {key}"}
+        done = httpx.post(f"{address}/v1/experiments", json=body, headers=headers, timeout=60)
+        assert done.status_code == 201
 
 
 @pytest.mark.slow
@@ -126,6 +175,13 @@ def test_the_demo_learns_and_leaves_nothing_behind(
             results = client.results(DEMO_EXPERIMENT)
             assert [arm["label"] for arm in results["arms"]] == list(PURCHASES)
             assert client.privacy(DEMO_EXPERIMENT)["per_person"]["epsilon"] == 1.0
+            client.pause(DEMO_EXPERIMENT)
+            time.sleep(1.5)
+            before = client.resume(DEMO_EXPERIMENT)["decisions"]
+            deadline = time.monotonic() + 60
+            while client.experiment(DEMO_EXPERIMENT)["decisions"] < before + 20:  # they come back
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
         process.wait_for(r"('\w+' (leads|is the best))")
         assert process.end(signal.SIGINT) == 0
     assert list(tmp_path.iterdir()) == []

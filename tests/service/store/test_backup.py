@@ -1,4 +1,4 @@
-"""`balaclava backup` and `restore`: complete, private, repeatable, refused where they would harm."""
+"""`balaclava backup` and `restore`: complete, private, repeatable, and refused at times."""
 
 from __future__ import annotations
 

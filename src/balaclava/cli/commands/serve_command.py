@@ -7,7 +7,6 @@ import click
 
 from balaclava.cli.options import option
 
-
 _database = option(
     "--database",
     str,

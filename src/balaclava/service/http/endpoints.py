@@ -91,7 +91,12 @@ def add_experiments(router: APIRouter, service: Service, key_of: KeyOf) -> None:
 
 
 def _add_verb(router: APIRouter, service: Service, verb: str, key_of: KeyOf) -> None:
-    @router.post(f"/v1/experiments/{{name}}/{verb}", operation_id=verb, name=verb, **_answers(answers.ExperimentOut))
+    @router.post(
+        f"/v1/experiments/{{name}}/{verb}",
+        operation_id=verb,
+        name=verb,
+        **_answers(answers.ExperimentOut),
+    )
     async def set_state(name: str, key: Annotated[ApiKey, Depends(key_of)]) -> dict[str, Any]:
         await service.set_state(name, verb, key.actor)
         return await asyncio.to_thread(service.experiment, name)
