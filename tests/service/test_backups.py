@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.engine import writer
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import (
     CreateExperiment,
     CreateKey,
     MakeDecisions,
+    NoteTime,
     ReceivedReward,
     RecordRewards,
     RevokeKey,
@@ -31,7 +33,7 @@ from balaclava.service.http.server import ServerSettings
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.service import Service
 from balaclava.service.store.ledger import Ledger
-from balaclava.service.store.schema import experiments
+from balaclava.service.store.schema import decisions, experiments
 from tests.service.manual_service import SHOP
 
 Opener = Callable[..., Service]
@@ -248,6 +250,49 @@ def test_a_backup_without_a_lost_release_is_noticed(
         service.close()
 
 
+def test_a_lost_commit_of_one_process_is_noticed(open_service: Opener, database: str) -> None:
+    """On PostgreSQL each process counts its own: a lost reward of either is noticed."""
+    services = [open_service(database)]
+    if not services[0].storage.one_process:
+        services.append(open_service(database))
+    create(services[0], reward_window=1e6)
+    ids = [decide(service)[0]["decision_id"] for service in services]
+    with services[0].storage.reading() as connection:
+        before = services[0].storage.commit_counters(connection)
+    received = ReceivedReward(ids[-1], "reward", 1.0)
+    assert services[-1].run_job(RecordRewards([received])) == [{"recorded": True}]
+    with services[0].storage.writing() as connection:  # as a replica that lacks the last commit
+        services[0].storage.set_commit_counters(connection, before)
+        connection.execute(update(decisions).values(kind=None, value=None))
+    with pytest.raises(Problem, match="start with --restored"):
+        decide(services[-1])
+    for service in services:
+        service.close()
+    with pytest.raises(StartError, match="--restored"):
+        open_service(database)
+    open_service(database, restored=True).close()
+    service = open_service(database)
+    assert service.run_job(RecordRewards([received])) == [{"recorded": True}]  # sent again
+    assert service.privacy("shop")["restored"] == 0
+
+
+def test_an_idle_service_is_not_taken_for_a_wrong_clock(
+    manual_services: Callable[..., Any],
+) -> None:
+    manual = manual_services(SystemRandomness())
+    manual.client.post("/v1/experiments", json=SHOP)
+    for _ in range(50):  # days, without traffic
+        manual.wait(86_400.0)
+    manual.restart()
+    assert manual.client.get("/v1/experiments").status_code == 200
+    manual.close()
+    manual.clock.moment += 40 * 86_400.0
+    with pytest.raises(StartError, match="--accept-clock"):
+        manual.open()
+    manual.clock.moment -= 40 * 86_400.0
+    manual.open()
+
+
 def test_a_commit_is_in_the_ledger_before_anything_of_it_leaves(
     open_service: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +304,7 @@ def test_a_commit_is_in_the_ledger_before_anything_of_it_leaves(
     restore = back_up(tmp_path)
     service = open_service()
     uid = service.committed("shop").definition.uid
+    service.run_job(NoteTime())
     with monkeypatch.context() as patch:  # as if the ledger's disk were full
         patch.setattr(Ledger, "record_commits", lambda self, versions: _full())
         with pytest.raises(Problem, match="did not confirm"):
@@ -377,20 +423,20 @@ def test_two_processes_make_the_same_experiments(open_service: Opener, postgres:
 def test_two_processes_decide_for_one_person(open_service: Opener, postgres: str) -> None:
     services = [open_service(postgres) for _ in range(2)]
     create(services[0], rewards_per_person=5)
-    decisions: list[Any] = []
+    made: list[Any] = []
 
     def ask(service: Service) -> None:
         for number in range(10):
             job = MakeDecisions(service.vault, "shop", 2, f"r{number}", "ann")
-            decisions.extend(json.loads(service.run_job(job))["decisions"])
+            made.extend(json.loads(service.run_job(job))["decisions"])
 
     threads = [threading.Thread(target=ask, args=(service,)) for service in services]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    different = {each["decision_id"]: each["learns"] for each in decisions}
-    assert (len(decisions), len(different), sum(different.values())) == (40, 20, 5)
+    different = {each["decision_id"]: each["learns"] for each in made}
+    assert (len(made), len(different), sum(different.values())) == (40, 20, 5)
     assert services[0].experiment("shop")["decisions"] == 20
     open_service(postgres)  # a third may join while the others are at work
 

@@ -21,7 +21,7 @@ from balaclava.cli.commands.demo_command import demo
 from balaclava.cli.commands.plan_command import plan
 from balaclava.cli.commands.report_command import assessment, report
 from balaclava.cli.commands.reproduce_command import reproduce
-from balaclava.cli.commands.serve_command import backup, restore, serve
+from balaclava.cli.commands.serve_command import backup, doctor, restore, serve
 from balaclava.cli.commands.simulate_command import simulate
 from balaclava.cli.commands.summary_command import example, summary
 from balaclava.cli.options import option
@@ -97,6 +97,7 @@ def main(modules: tuple[str, ...]) -> None:
     Reproduce a figure:       balaclava reproduce wang2024-fig1
     Serve decisions:          balaclava serve --demo
     Back its database up:     balaclava backup /var/backups/balaclava
+    Find what is wrong:       balaclava doctor
     """
     if modules:
         sys.path.insert(0, os.getcwd())
@@ -112,6 +113,6 @@ def main(modules: tuple[str, ...]) -> None:
 for _command in (
     *(demo, choose, plan, compare, example, simulate, summary),
     *(calibrate, report, assessment),
-    *(audit, reproduce, serve, backup, restore, policies, environments),
+    *(audit, reproduce, serve, backup, restore, doctor, policies, environments),
 ):
     main.add_command(_command)

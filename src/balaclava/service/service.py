@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import logging
 import math
 import threading
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
+from balaclava.service import start_checks
 from balaclava.service.credentials import ApiKey, Role, Vault, key_digest
 from balaclava.service.documents import (
     experiment_document,
@@ -30,7 +30,7 @@ from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE, Serve
 from balaclava.service.engine.unit_of_work import read_experiment
 from balaclava.service.engine.writer import Clock, Writer
 from balaclava.service.problems import Problem, StartError
-from balaclava.service.store.ledger import CommitCount, Ledger
+from balaclava.service.store.ledger import Ledger
 from balaclava.service.store.schema import (
     STATES,
     decisions,
@@ -39,9 +39,7 @@ from balaclava.service.store.schema import (
     keys,
     snapshots,
 )
-from balaclava.service.store.storage import Storage, driver_message, is_counter
-
-log = logging.getLogger("balaclava.service")
+from balaclava.service.store.storage import Storage, driver_message
 
 # Seconds
 ANSWER_SECONDS = 30.0  # timeout of a write
@@ -49,8 +47,6 @@ _KEYS_SECONDS = 1.0  # age of cached API keys: another process may revoke one
 _NEW_KEYS_SECONDS = 0.05  # the same, for an unknown key, which may be new
 _PROBE_SECONDS = 5.0  # timeout of a commit that tests readiness
 _PROBE_AGE = 1.0  # after which a commit does not prove readiness
-_LARGEST_CLOCK_JUMP = 30 * 86_400.0  # after the last commit: longer than a service is stopped
-_CLOCK_TOLERANCE = 60.0
 
 
 def _time_out(answer: asyncio.Future[Any]) -> None:
@@ -111,7 +107,7 @@ class Service:
             except DBAPIError as error:
                 raise StartError(f"cannot use the ledger: {driver_message(error)}") from None
             service = cls(storage, opened, vault, root_path=root_path)
-            service._require_current(restored, accept_clock)
+            start_checks.require_current(storage, opened, service.clock, restored, accept_clock)
         except BaseException:
             storage.close()
             raise
@@ -119,106 +115,6 @@ class Service:
         laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # the first call takes seconds
         service.writer.start()
         return service
-
-    def _require_current(self, restored: bool, accept_clock: bool) -> None:
-        """Raise if the database is behind its ledger, unless the operator restored it.
-
-        Other processes may commit meanwhile. So the database must reach the counts read before
-        it, and must not exceed those read after it by more than a commit of each process.
-        """
-        before = self.ledger.commit_counts()
-        with self.storage.reading() as connection:
-            rows = connection.execute(
-                select(
-                    experiments.c.uid,
-                    experiments.c.version,
-                    experiments.c.definition,
-                    experiments.c.books,
-                )
-            ).all()
-            processes = self.storage.commit_counters(connection)
-            recorded = self.storage.recorded_counters(connection)
-        counts = self.ledger.commit_counts()
-        versions = {row.uid: row.version for row in rows}
-        new = CommitCount(0, 0)
-        lags = [count - counts.get(uid, new).intended for uid, count in processes.items()]
-        lag = sum(each > 0 for each in lags)  # commits that a crash kept from the ledger
-        if (
-            max(lags, default=0) > 1
-            or any(counts.get(uid, new).intended < count for uid, count in recorded.items())
-            or any(
-                uid not in counts or version > counts[uid].intended + lag
-                for uid, version in versions.items()
-            )
-        ):
-            raise StartError(
-                "the ledger is behind the database: it belongs to another one, or was restored "
-                "from a backup and has lost charges; restore the newest ledger"
-            )
-        times = [float(json.loads(row.books)["time"]) for row in rows]
-        self._set_clock(max(times, default=0.0), accept_clock)
-        versions |= processes
-        behind = [uid for uid, count in before.items() if versions.get(uid, 0) < count.required]
-        if not behind:
-            self.ledger.record_commits(self.ledger.check_commits(versions))
-            return
-        if not restored:
-            releases = sum(uid not in processes and not is_counter(uid) for uid in behind)
-            raise StartError(
-                f"the database is behind its ledger, in {releases} experiment(s): it was "
-                "restored from a backup, or is a replica that lagged, and lacks rewards, keys or "
-                "releases that were acknowledged. Start with --restored to continue; unfinished "
-                "batches of these experiments are then charged again"
-            )
-        self._continue_restored(behind, {row.uid: row.definition for row in rows}, counts)
-
-    def _set_clock(self, last: float, accept: bool) -> None:
-        """Continue after the last commit; raise if the clock is too far ahead of it."""
-        ahead = self.clock.now() - last
-        if last and ahead > _LARGEST_CLOCK_JUMP and not accept:
-            raise StartError(
-                f"the clock is {ahead / 86_400:,.0f} days ahead of the last commit. If it is "
-                "wrong, every open window would end now, and time would not go back: set the "
-                "clock. If it is right, start with --accept-clock"
-            )
-        if ahead < -_CLOCK_TOLERANCE:
-            log.warning(
-                "the clock is %.0f seconds behind the last commit; the service's time goes on "
-                "from there",
-                -ahead,
-            )
-        self.clock.catch_up(last)
-
-    def _continue_restored(
-        self, behind: list[str], definitions: dict[str, str], counts: dict[str, CommitCount]
-    ) -> None:
-        """Charge restored experiments again, and set their versions past the ledger's.
-
-        The new version makes other processes discard their cached copies.
-        """
-        processes = [uid for uid in behind if is_counter(uid)]
-        behind = [uid for uid in behind if uid not in processes]
-        for uid in behind:
-            if uid not in definitions:
-                self.ledger.note_lost(uid)
-            else:
-                definition = ExperimentDefinition.from_json(definitions[uid])
-                charge = definition.person_guarantee(definition.make_policy())
-                epsilon, delta = (charge.epsilon, charge.delta) if charge.private else (0.0, 0.0)
-                self.ledger.charge_restore(
-                    definition.population, definition.name, uid, epsilon, delta
-                )
-        if not behind:
-            self.ledger.note_restore()
-        versions = {uid: counts[uid].intended + 1 for uid in behind if uid in definitions}
-        commits = {uid: counts[uid].intended + 1 for uid in processes}
-        lost = {uid: 0 for uid in behind if uid not in definitions}
-        self.ledger.reset_commit_counts(versions | commits | lost)
-        with self.storage.writing() as connection:
-            self.storage.set_commit_counters(connection, commits)
-            for uid, version in sorted(versions.items()):
-                mine = update(experiments).where(experiments.c.uid == uid)
-                connection.execute(mine.values(version=version))
 
     def _apply_revocations(self) -> None:
         """Revoke the keys that a restored database took for valid again."""
@@ -287,8 +183,11 @@ class Service:
             rows = connection.execute(wanted).all()
             listed = []
             for row in rows:
-                with contextlib.suppress(Problem):
+                try:
                     listed.append(self._at_version(connection, *row))
+                except Problem as problem:
+                    if problem.status != HTTPStatus.INTERNAL_SERVER_ERROR:  # not a damaged one
+                        raise
         restores = self.ledger.restores()
         return [experiment_document(each, restores.get(each.definition.uid, 0)) for each in listed]
 

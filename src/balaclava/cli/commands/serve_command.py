@@ -13,6 +13,11 @@ _database = option(
     "File for SQLite, or URL of a PostgreSQL database (postgresql://...).",
     default="balaclava.db",
 )
+_ledger = option(
+    "--ledger",
+    str,
+    "Path or URL of the privacy ledger; keep it off the database's disk. [DATABASE.ledger]",
+)
 _secrets = option("--secrets", str, "File with the key that pseudonymises persons. [DATABASE.key]")
 
 
@@ -21,11 +26,7 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
 @option("--host", str, "Address to listen on.", default="127.0.0.1")
 @option("--port", click.IntRange(0, 65535), "Port; 0 takes a free one.", default=8765)
 @option("--workers", click.IntRange(1, 64), "Processes; more than one needs PostgreSQL.", default=1)
-@option(
-    "--ledger",
-    str,
-    "Path or URL of the privacy ledger; keep it off the database's disk. [DATABASE.ledger]",
-)
+@_ledger
 @_secrets
 @option(
     "--root-path",
@@ -110,6 +111,29 @@ def restore(folder: Path, database: str, secrets: str | None) -> None:
     for path in restore_backup(folder, database, secrets):
         click.echo(f"set aside: {path}")
     click.echo("restored; start the service once with --restored")
+
+
+@click.command(short_help="Examine the service's database, ledger, key, clock and disk.")
+@_database
+@_ledger
+@_secrets
+def doctor(database: str, ledger: str | None, secrets: str | None) -> None:
+    """Examine what the service needs, and say what is wrong and what to do.
+
+    Give it the options of `balaclava serve`. It changes nothing, and may run beside the service.
+    Exits with 1 if something is wrong.
+
+    \b
+    Example: balaclava doctor --database balaclava.db --ledger /mnt/ledger/balaclava.ledger
+    """
+    _require_service(database)
+    from balaclava.service.doctor import examine
+
+    findings = list(examine(database, ledger, secrets))
+    for finding in findings:
+        click.echo(f"{'ok   ' if finding.well else 'WRONG'}  {finding.subject}: {finding.text}")
+    if not all(finding.well for finding in findings):
+        raise SystemExit(1)
 
 
 def _print_address(address: str, key: str | None) -> None:

@@ -29,6 +29,7 @@ from balaclava.service.store.sql import END_SESSION, UPSERT_META, execute_many
 
 RECORDED = {"recorded": True}
 _PROBE_BYTES = 32_768  # as random digits, 16 pages of SQLite: a commit of many decisions
+TIME = "time"  # name in `meta`
 BY_SERVICE = "by the service itself"
 
 
@@ -335,6 +336,14 @@ class Probe(WriteJob):
 
     def apply(self, work: UnitOfWork) -> None:
         execute_many(work.connection, UPSERT_META, [("probe", secrets.token_hex(_PROBE_BYTES))])
+        work.mark_written()
+
+
+class NoteTime(WriteJob):
+    """Note the time, so that a clock that jumped is noticed though nothing else was written."""
+
+    def apply(self, work: UnitOfWork) -> None:
+        execute_many(work.connection, UPSERT_META, [(TIME, repr(work.now))])
         work.mark_written()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from balaclava.service.engine.jobs import CloseWindows, WriteJob
+from balaclava.service.engine.jobs import CloseWindows, NoteTime, WriteJob
 from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.engine.unit_of_work import OverdueWindowsError, Prefetch, UnitOfWork
 from balaclava.service.problems import Problem
@@ -29,6 +29,7 @@ _MOST_PER_COMMIT = 10_000
 _MOST_JOBS = 512  # jobs per commit
 # Seconds
 _TICK = 0.5  # between two searches for ended windows
+_NOTE = 3600.0  # between two notes of the time
 _CATCH_UP = 1.0  # for which a request waits for ended windows to be closed
 _AFTER_FAULT = 0.2  # before the next commit: the database needs time to recover
 _NOT_COMMITTED = "the database did not confirm the commit; retry with the same request_id"
@@ -68,7 +69,7 @@ class Writer:
         self._wake = threading.Condition()
         self._stopping = False
         self._unrecorded: dict[str, int] = {}  # versions that the ledger must record
-        self._next_tick = 0.0
+        self._next_tick = self._next_note = 0.0
         self.observe_commit: Callable[[float], None] = lambda seconds: None
         self.committed_at = self.failed_at = -math.inf  # by the monotonic clock
         self._thread = threading.Thread(target=self._run, name="balaclava-writer", daemon=True)
@@ -132,6 +133,9 @@ class Writer:
                 # By the clock only: a tick for each job would reveal that rewards arrived.
                 self._next_tick = (self._clock.now() // _TICK + 1) * _TICK
                 batch.append((CloseWindows(), Future()))
+                if self._clock.now() >= self._next_note:
+                    self._next_note = self._clock.now() + _NOTE
+                    batch.append((NoteTime(), Future()))
             weight = 0
             while self._queue and len(batch) < _MOST_JOBS:
                 job = self._queue[0][0]

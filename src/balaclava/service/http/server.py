@@ -160,7 +160,7 @@ def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) ->
             uvicorn.Server(uvicorn_config(app, settings)).run(sockets=[listener])
             return
     service.close()
-    once = ServerSettings(**{**asdict(settings), "restored": False, "accept_clock": False})
+    once = ServerSettings(**{**asdict(settings), "restored": False})
     os.environ[_SETTINGS_VARIABLE] = dumps(asdict(once))
     uvicorn.run(  # opens a new socket, which the workers share
         "balaclava.service.http.server:worker",

@@ -109,19 +109,24 @@ class Storage:
             return connection.scalar(_STORED_KEY) is not None
 
     def require_key(self, vault: Vault) -> None:
-        """Raise if the database was written under another secret key."""
-        check = vault.digest("check", _KEY_CHECK)
+        """Raise if the database was written under another secret key; store it if it is new."""
         with self.writing() as connection:
             advisory_lock(connection)
-            stored = connection.scalar(_STORED_KEY)
-            if stored is None:
+            if connection.scalar(_STORED_KEY) is None:
+                check = vault.digest("check", _KEY_CHECK)
                 connection.execute(sa.insert(meta).values(name="key", value=check))
-            elif stored != check:
-                raise StartError(
-                    "the secret key does not match this database: participants would not be "
-                    "recognised, and their limits would start again; restore the key file from "
-                    "the backup"
-                )
+        self.check_key(vault)
+
+    def check_key(self, vault: Vault) -> None:
+        """Raise if the database was written under another secret key."""
+        with self.reading() as connection:
+            stored = connection.scalar(_STORED_KEY)
+        if stored != vault.digest("check", _KEY_CHECK):
+            raise StartError(
+                "the secret key does not match this database: participants would not be "
+                "recognised, and their limits would start again; restore the key file from the "
+                "backup"
+            )
 
     def commit_counters(self, connection: sa.Connection) -> dict[str, int]:
         """The number of commits of each writing process, by its name in the ledger."""
@@ -138,7 +143,7 @@ class Storage:
     def note_recorded(self, name: str) -> None:
         """Note that the ledger has all of a process's commits."""
         with self.writing() as connection:
-            count = self.commit_counters(connection)[name]
+            count = self.commit_counters(connection).get(name, 0)
             execute_many(connection, UPSERT_META, [(f"{_RECORDED}{name}", str(count))])
 
     def set_commit_counters(self, connection: sa.Connection, counts: Mapping[str, int]) -> None:
@@ -183,23 +188,40 @@ class Storage:
             os.close(self._lock)
             self._lock = None
 
+    def require_known_schema(self) -> None:
+        """Raise if a newer version wrote the database."""
+        with self.reading() as connection:
+            _require_known(connection, _migrations())
+
     def _migrate(self) -> None:
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS))
-        script = ScriptDirectory.from_config(config)
+        config = _migrations()
         with self.engine.begin() as connection:
             advisory_lock(connection)
-            current = MigrationContext.configure(connection).get_current_revision()
-            if current is not None and current not in {
-                revision.revision for revision in script.walk_revisions()
-            }:
-                raise StartError(
-                    f"this version does not know the database's schema {current!r}; use the "
-                    "version of balaclava that wrote it, or a newer one"
-                )
-            if current != script.get_current_head():
+            if _require_known(connection, config) != _script(config).get_current_head():
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
+
+
+def _migrations() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    return config
+
+
+def _script(config: Config) -> ScriptDirectory:
+    return ScriptDirectory.from_config(config)
+
+
+def _require_known(connection: sa.Connection, config: Config) -> str | None:
+    """The database's schema; raises if this version does not know it."""
+    current = MigrationContext.configure(connection).get_current_revision()
+    known = {revision.revision for revision in _script(config).walk_revisions()}
+    if current is not None and current not in known:
+        raise StartError(
+            f"this version does not know the database's schema {current!r}; use the version of "
+            "balaclava that wrote it, or a newer one"
+        )
+    return current
 
 
 # Timeouts: a server or process that hangs must not block this one.

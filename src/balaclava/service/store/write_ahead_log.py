@@ -24,6 +24,7 @@ class WalCheckpointer:
             database, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
         )
         self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the log
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="balaclava-log", daemon=True)
         self._thread.start()
