@@ -27,7 +27,7 @@ REPORTED = (
     "told raw rewards keeps the decisions private, but its operator sees the rewards"
 )
 
-_LEAST_PROBABILITY = 1e-12  # an honest report is refused less often: never, in 10^9 reports
+_HONEST_TAIL = 1e-12  # an honest report is refused less often: never, in 10^9 reports
 
 
 @kernel(borrows=True)
@@ -91,8 +91,8 @@ class LocalPolicy(Policy):
             Report each reward once: a second report of the same reward costs epsilon again.
 
         Args:
-            reward: Any finite number. One outside `accepts` is clipped, whatever `outside` says: a
-                device that refused it would reveal it by its silence.
+            reward: Any finite number. One outside `accepts` is clipped, even with
+                outside="refuse": a device that refused it would reveal it by its silence.
             level: The value of `agent.report_level(decision)`; optional for rewards in a known
                 range.
 
@@ -139,10 +139,10 @@ class LocalPolicy(Policy):
         kind, (low, high) = self._rule_kind, self.reports
         epsilon = float(self.constants().epsilon) if kind is not None else math.inf
         if kind == "laplace":
-            tail = laplace_tail(1.0, epsilon, _LEAST_PROBABILITY)
+            tail = laplace_tail(1.0, epsilon, _HONEST_TAIL)
             low, high = -tail, 1.0 + tail
         elif kind == "truncated-laplace" and level is not None:
-            high = level + laplace_tail(2.0 * level, epsilon, _LEAST_PROBABILITY)
+            high = level + laplace_tail(2.0 * level, epsilon, _HONEST_TAIL)
             low = -high
         if not low <= value <= high or (kind == "bit" and value not in (0.0, 1.0)):
             raise RewardError(

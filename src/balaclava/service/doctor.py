@@ -27,7 +27,7 @@ _LEAST_FREE = 500_000_000  # bytes: a day of a million decisions, with a margin 
 
 
 class Finding(NamedTuple):
-    """A check: its subject, whether all is well, and what was found or what to do."""
+    """A check: its subject, whether all is well, and the result or what to do."""
 
     subject: str
     well: bool
@@ -94,12 +94,12 @@ def _check_ledger(storage: Storage, url: str) -> str:
         raise StartError(f"{url} does not exist; give --ledger, or restore the newest ledger")
     ledger = Ledger.open(url)
     try:
-        found = compare(storage, ledger)
-        set_clock(Clock(), found.last)
+        comparison = compare(storage, ledger)
+        set_clock(Clock(), comparison.last)
         overspent = [name for name, budget in ledger.budgets().items() if budget.overspent]
     finally:
         ledger.close()
-    if found.behind:
+    if comparison.behind:
         raise StartError(
             "the database is behind it: restored from a backup, or a replica that lagged; start "
             "the service once with --restored"
@@ -131,7 +131,7 @@ def _check_disk(file: str | None, ledger: str) -> str:
             raise StartError(f"{folder} has {free / 1e6:,.0f} MB left; make room")
     if len(files) == 2 and len({folder.stat().st_dev for folder in folders}) == 1:
         raise StartError(
-            "the ledger is on the database's disk: a snapshot restores both, which nobody notices; "
+            "the ledger is on the database's disk: a snapshot restores both, which goes unnoticed; "
             "give --ledger on another one"
         )
     return "there is room"

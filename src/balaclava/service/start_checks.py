@@ -21,7 +21,7 @@ _LARGEST_CLOCK_JUMP = 30 * 86_400.0  # after the last commit: longer than a serv
 _CLOCK_TOLERANCE = 60.0
 
 
-class Comparison(NamedTuple):
+class LedgerComparison(NamedTuple):
     """The database and its ledger."""
 
     definitions: dict[str, str]  # of experiments, as JSON
@@ -30,8 +30,12 @@ class Comparison(NamedTuple):
     behind: list[str]  # what lacks a commit that the ledger knows
     last: float  # the time of the last commit
 
+    @property
+    def experiments_behind(self) -> list[str]:
+        return [uid for uid in self.behind if not is_counter(uid)]
 
-def compare(storage: Storage, ledger: Ledger) -> Comparison:
+
+def compare(storage: Storage, ledger: Ledger) -> LedgerComparison:
     """Compare the database with its ledger; raises if the ledger is behind.
 
     Other processes may commit meanwhile. So the database must reach the counts read before it,
@@ -62,7 +66,7 @@ def compare(storage: Storage, ledger: Ledger) -> Comparison:
             "backup and has lost charges; restore the newest ledger"
         )
     versions |= processes
-    return Comparison(
+    return LedgerComparison(
         {row.uid: row.definition for row in rows},
         versions,
         counts,
@@ -75,20 +79,20 @@ def require_current(
     storage: Storage, ledger: Ledger, clock: Clock, restored: bool, accept_clock: bool
 ) -> None:
     """Raise if the database is behind its ledger, unless it is `restored`, or the clock jumped."""
-    found = compare(storage, ledger)
-    set_clock(clock, found.last, accept_clock)
-    if not found.behind:
-        ledger.record_commits(ledger.check_commits(found.versions))
+    comparison = compare(storage, ledger)
+    set_clock(clock, comparison.last, accept_clock)
+    if not comparison.behind:
+        ledger.record_commits(ledger.check_commits(comparison.versions))
         return
     if not restored:
         raise StartError(
             "the database is behind its ledger, in "
-            f"{sum(not is_counter(uid) for uid in found.behind)} experiment(s): it was restored "
+            f"{len(comparison.experiments_behind)} experiment(s): it was restored "
             "from a backup, or is a replica that lagged, and lacks rewards, keys or releases that "
             "were acknowledged. Start with --restored to continue; unfinished batches of these "
             "experiments are then charged again"
         )
-    _continue_restored(storage, ledger, found)
+    _continue_restored(storage, ledger, comparison)
 
 
 def set_clock(clock: Clock, last: float, accept: bool = False) -> None:
@@ -102,31 +106,33 @@ def set_clock(clock: Clock, last: float, accept: bool = False) -> None:
         )
     if ahead < -_CLOCK_TOLERANCE:
         log.warning(
-            "the clock is %.0f seconds behind the last commit; the service's time goes on from "
+            "the clock is %.0f seconds behind the last commit; the service's time continues from "
             "there",
             -ahead,
         )
     clock.catch_up(last)
 
 
-def _continue_restored(storage: Storage, ledger: Ledger, found: Comparison) -> None:
+def _continue_restored(storage: Storage, ledger: Ledger, comparison: LedgerComparison) -> None:
     """Charge restored experiments again, and set all versions past the ledger's.
 
     The new version makes other processes discard their cached copies.
     """
-    behind = [uid for uid in found.behind if not is_counter(uid)]
+    behind = comparison.experiments_behind
     for uid in behind:
-        if uid not in found.definitions:
+        if uid not in comparison.definitions:
             ledger.note_lost(uid)
         else:
-            definition = ExperimentDefinition.from_json(found.definitions[uid])
+            definition = ExperimentDefinition.from_json(comparison.definitions[uid])
             charge = definition.person_guarantee(definition.make_policy())
             epsilon, delta = (charge.epsilon, charge.delta) if charge.private else (0.0, 0.0)
             ledger.charge_restore(definition.population, definition.name, uid, epsilon, delta)
     if not behind:
         ledger.note_restore()
-    lost = {uid: 0 for uid in behind if uid not in found.definitions}
-    after = {uid: found.counts[uid].intended + 1 for uid in found.behind if uid not in lost}
+    lost = {uid: 0 for uid in behind if uid not in comparison.definitions}
+    after = {
+        uid: comparison.counts[uid].intended + 1 for uid in comparison.behind if uid not in lost
+    }
     ledger.reset_commit_counts(after | lost)
     with storage.writing() as connection:
         commits = {uid: version for uid, version in after.items() if is_counter(uid)}

@@ -199,7 +199,7 @@ class UnitOfWork:
         return self._wrote or bool(touched)
 
     def versions(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The versions of experiments as read, and as they are now, by uid."""
+        """The versions of experiments as read, and the current ones, by uid."""
         now = {each.definition.uid: each.version for each in self.by_id.values()}
         return self._loaded, now
 

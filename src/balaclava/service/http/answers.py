@@ -131,7 +131,7 @@ class LossOut(Answer):
 
 
 class PrivacyOut(Answer):
-    """What is promised, to whom, and what it does not cover."""
+    """The guarantee, whom it protects, and what it does not cover."""
 
     guarantee: GuaranteeOut
     per_person: GuaranteeOut | None

@@ -9,7 +9,7 @@ database behind these counters must have been restored from a backup. The servic
 with `--restored`, which charges unfinished batches again.
 
 Proof that a database that is behind is always noticed.
-    Let the database have lost a commit of which something left the service. Before that left, the
+    Let the database have lost a commit after an answer of it left. Before that left, the
     commit's versions were flushed here. The lost version of an experiment is never reached again:
     a commit compares the versions that it read with the ledger's, under the experiment's lock, and
     fails if one is behind; so does a process with its own count. So the database stays behind
@@ -71,7 +71,7 @@ commit_counters = sa.Table(
 )
 
 _PREPARE = "INSERT INTO counters (uid, intended, done) VALUES (?, 1, 0) ON CONFLICT DO NOTHING"
-_RECORD = (
+_RECORD_COMMIT = (
     "INSERT INTO counters (uid, intended, done) VALUES (?, ?, ?) "
     "ON CONFLICT (uid) DO UPDATE SET intended = excluded.intended, done = excluded.done "
     "WHERE counters.done < excluded.done"
@@ -201,7 +201,7 @@ class Ledger:
 
     def record_commits(self, versions: Mapping[str, int]) -> None:
         """Flush the versions of commits that are on the disk, before anything of them leaves."""
-        self._count(_RECORD, [(uid, each, each) for uid, each in sorted(versions.items())])
+        self._count(_RECORD_COMMIT, [(uid, each, each) for uid, each in sorted(versions.items())])
 
     def observe(self, uid: str, version: int) -> None:
         """Record an experiment's version that is about to be displayed, if it is new."""

@@ -11,7 +11,7 @@ The contract of a storage; one test suite checks it on both databases:
    number: a change locks the experiment's row, and the row's version invalidates cached copies.
 5. An older schema is migrated before use. A newer one is refused.
 6. The rows `commits...` of `meta` count the commits of each writing process, for the ledger.
-7. A database whose file was deleted or replaced since it was opened refuses to go on.
+7. A database whose file was deleted or replaced since it was opened refuses further commits.
 8. A database written under another secret key is refused: its digests of persons would not
    match, and every participant's limit would start again.
 """
@@ -45,7 +45,7 @@ _STORED_KEY = sa.select(meta.c.value).where(meta.c.name == "key")
 _KEY_CHECK = "a database and its key belong together"  # stored as a digest: never change it
 _LOCK_SECONDS = 30  # timeout of a lock, as long as a request may wait for its answer
 _COMMITS = "commits"  # name in `meta`, and in the ledger: never change it
-_RECORDED = "recorded "  # in `meta`, before the name of a counter
+_RECORDED_COUNT = "recorded "  # in `meta`, before the name of a counter
 _ADVISORY_LOCK = 0xBA1AC1A  # number of the advisory lock in PostgreSQL: never change it
 DATABASE_ERRORS = (DBAPIError, TimeoutError, sqlite3.Error)  # a failure, or a refused statement
 
@@ -136,15 +136,15 @@ class Storage:
 
     def recorded_counters(self, connection: sa.Connection) -> dict[str, int]:
         """The counts that the ledger had when each process stopped in order."""
-        mine = meta.c.name.startswith(_RECORDED)
+        mine = meta.c.name.startswith(_RECORDED_COUNT)
         rows = connection.execute(sa.select(meta.c.name, meta.c.value).where(mine)).all()
-        return {row.name.removeprefix(_RECORDED): int(row.value) for row in rows}
+        return {row.name.removeprefix(_RECORDED_COUNT): int(row.value) for row in rows}
 
     def note_recorded(self, name: str) -> None:
         """Note that the ledger has all of a process's commits."""
         with self.writing() as connection:
             count = self.commit_counters(connection).get(name, 0)
-            execute_many(connection, UPSERT_META, [(f"{_RECORDED}{name}", str(count))])
+            execute_many(connection, UPSERT_META, [(f"{_RECORDED_COUNT}{name}", str(count))])
 
     def set_commit_counters(self, connection: sa.Connection, counts: Mapping[str, int]) -> None:
         rows = [(name, str(count)) for name, count in sorted(counts.items())]
