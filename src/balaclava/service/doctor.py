@@ -73,9 +73,9 @@ def _check_database(storage: Storage, file: str | None) -> str:
     storage.require_known_schema()
     with storage.reading() as connection:
         if file is not None:
-            verdict = connection.exec_driver_sql("PRAGMA quick_check").scalar()
+            verdict = str(connection.exec_driver_sql("PRAGMA quick_check").scalar())
             if verdict != "ok":
-                raise StartError(f"it is damaged: {verdict}; restore a backup")
+                raise StartError(f"it is damaged: {' '.join(verdict.split())}; restore a backup")
             return "SQLite, not damaged"
         if connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar():
             raise StartError("it is a replica; give the address of the primary server")

@@ -77,7 +77,9 @@ def test_what_cannot_be_restored_changes_nothing(tmp_path: Path) -> None:
     damaged = bytearray((copy / "database.db").read_bytes())
     damaged[5_000:9_000] = os.urandom(4_000)
     (copy / "database.db").write_bytes(damaged)
-    assert "malformed" in run("restore", copy, "--database", database, code=2)
+    said = run("restore", copy, "--database", database, code=2)
+    assert "malformed" in said or "damaged" in said
+    assert len(said.splitlines()) == 1
     (copy / "database.db").unlink()
     assert "is not a backup" in run("restore", copy, "--database", database, code=2)
     assert "does not exist" in run("backup", copy, "--database", tmp_path / "no.db", code=2)

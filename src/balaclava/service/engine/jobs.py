@@ -277,7 +277,7 @@ class CreateKey(WriteJob):
         if not self.label.isprintable():
             raise Problem(422, "the label must not contain control characters")
         text, now = new_key(), time.time()
-        row = {
+        row: dict[str, Any] = {
             "id": self.id or secrets.token_hex(8),
             "role": self.role,
             "label": self.label,

@@ -170,7 +170,8 @@ class Writer:
                             answers.append(problem)
                     wrote = work.store()
                     unrecorded = self._checked_versions(work, wrote)
-                work, done = None, work  # what is in memory is committed
+                now = work.now
+                work = None  # what is in memory is committed
                 self._unrecorded.update(unrecorded)
                 self._storage.require_in_place()
                 self._record()
@@ -189,7 +190,7 @@ class Writer:
                 broken = batch.pop(len(answers))
                 self._answer([broken], [Problem(500, "internal error; nothing was recorded")])
                 continue
-            self._clock.catch_up(done.now)
+            self._clock.catch_up(now)
             if wrote:
                 self.committed_at = time.monotonic()
                 self.observe_commit(time.perf_counter() - began)

@@ -87,7 +87,8 @@ def restore(folder: Path, url: str, secrets: str | None) -> list[Path]:
         with contextlib.closing(sqlite3.connect(new)) as connection:
             (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
         if verdict != "ok":
-            raise StartError(f"the backup's database is damaged: {verdict}; use another backup")
+            fault = " ".join(verdict.split())
+            raise StartError(f"the backup's database is damaged: {fault}; use another backup")
         aside = _set_aside(database)
         os.replace(new, database)
         if not key.exists():
