@@ -74,7 +74,7 @@ def _set_advice(
 ) -> StopAdvice:
     """For a policy that looks for a set of arms; there is no forecast for it."""
     if estimates.answer is not None:
-        return StopAdvice("named", f"Stop: {estimates.answer}; {sure}.")
+        return StopAdvice("winner", f"Stop: {estimates.answer}; {sure}.")
     if horizon is not None and sum(entry.decisions for entry in estimates) >= horizon:
         return StopAdvice("futile", f"Stop: all {horizon:,} decisions are made without an answer.")
     return StopAdvice(None, f"Continue: {reading.claim} are not yet known.")

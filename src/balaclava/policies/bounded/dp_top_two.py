@@ -288,7 +288,7 @@ class DPTopTwo(TopTwoPolicy):
         return super().constants()._replace(top=self.top or 0, threshold=unit, control=control)
 
     def equivalence_bound(self, smallest_difference: float) -> int | None:
-        """Rounds after which `agent.may_stop` says "named" or "equivalent", for all rewards.
+        """Rounds after which `agent.may_stop` says "winner" or "equivalent", for all rewards.
 
         For two arms and a confidence of at most the policy's, if rewards come at once. The arm with
         fewer pulls gets the next batch, which at most doubles its pulls. So when both have n pulls
