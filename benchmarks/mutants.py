@@ -15,10 +15,14 @@ changed, or, for survivors, a test that guards it.
 
 from __future__ import annotations
 
+import __future__
 import argparse
 import ast
+import functools
+import gc
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import random
@@ -26,10 +30,14 @@ import re
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
+import traceback
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,15 +45,17 @@ from typing import Any, NamedTuple
 
 import hypothesis
 import pytest
+from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "balaclava"
 ROOMS = ("privacy", "frames", "auditing", "agents")
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
-PRELOADED = ("numpy", "scipy.stats", "hypothesis.stateful", "opendp")  # what most tests import
 MARKS = "not slow and not browser"
 WALL_RATIO = 10  # wall time over processor time at which a mutant counts as hung
 SLOWEST = 4  # a mutant may take this many times the processor time of the tests without it
+# In a module with none of these nothing is compiled.
+COMPILED = re.compile(r"@kernel|@mechanism|compiled\(|compiled_release")
 KILLED, TIMEOUT, SURVIVED = "killed", "timeout", "survived"
 
 SWAPPED_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -78,30 +88,22 @@ NOT_RUN = (
 )
 TEXTS = ast.JoinedStr | ast.List | ast.Tuple
 
-# Tests beside those that bear the module's name: the shortest that see the whole room at work.
+# By room: folders of tests. Of these, tests that call a mutant's function run on it.
+WIDE = {
+    "privacy": ("tests/privacy",),
+    "frames": ("tests/frames", "tests/agents"),
+    "agents": ("tests/agents",),
+    "auditing": ("tests/auditing",),
+}
+# The shortest tests elsewhere that see a module at work.
 ALSO: dict[str, tuple[str, ...]] = {
     "privacy/mechanisms/perturbed_index": ("tests/policies/bounded/test_dp_ftpl_gauss.py",),
     "privacy/mechanisms/truncation": ("tests/policies/contaminated/test_prae.py",),
-    "privacy/mechanisms": ("tests/privacy/test_mechanisms.py", "tests/privacy/test_exact_noise.py"),
     "frames/blocks": ("tests/policies/classic/test_successive_elimination.py",),
     "frames/episodes": (
         "tests/policies/classic/test_htinf.py",
         "tests/policies/classic/test_exp3.py",
     ),
-    "frames/patience": ("tests/agents/test_delivery.py",),
-    "frames/pools": ("tests/agents/test_finish.py",),
-    "frames/epochs": ("tests/agents/test_finish.py",),
-    "frames/": ("tests/frames/test_epochs.py", "tests/agents/test_any_order.py"),
-    "agents/estimates": ("tests/agents/test_estimates.py",),
-    "agents/": tuple(
-        f"tests/agents/test_{name}.py"
-        for name in ("delivery", "agent", "finish", "saving", "any_order", "restoring", "attack")
-    ),
-    "auditing/audit_report": ("tests/auditing/test_audit.py",),
-    "auditing/enumeration/small_worlds": ("tests/auditing/enumeration/test_exhaustive_audit.py",),
-    "auditing/games": ("tests/auditing/games/test_statistical_audit.py",),
-    "auditing/laws": ("tests/auditing/laws/test_exact_audit.py",),
-    "auditing/replay": ("tests/auditing/replay/test_replay_audit.py",),
 }
 
 
@@ -229,34 +231,190 @@ def modules(prefixes: list[str]) -> list[str]:
 
 
 def guards(module: str) -> list[str]:
-    """Files of tests that guard a module, the nearest first, relative to the root."""
-    path = Path(module)
-    dotted = ".".join(path.with_suffix("").parts)
-    folder, stem = re.escape(".".join(path.parts[:-1])), re.escape(path.stem)
-    imports = re.compile(
-        rf"balaclava\.{re.escape(dotted)}\b|from balaclava\.{folder} import [\w, ]*\b{stem}\b"
-    )
-    room = Path("tests") / path.parts[0]
-    nearest = [
-        file.as_posix()
-        for parent in (Path("tests") / path.parent, room)
-        for file in [parent / f"test_{path.stem}.py"]
-        if (ROOT / file).exists()
-    ]
-    importing = [
-        file.relative_to(ROOT).as_posix()
-        for file in sorted((ROOT / room).rglob("test_*.py"))
-        if imports.search(file.read_text(encoding="utf-8"))
-    ]
+    """Files of tests that may guard a module, relative to the root, its own examples first."""
+    folders = WIDE[module.partition("/")[0]]
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py"))]
     also = [name for prefix, names in ALSO.items() if module.startswith(prefix) for name in names]
-    return list(dict.fromkeys([*nearest, *importing, *also]))
+    return [f"src/balaclava/{module}", *(str(path.relative_to(ROOT)) for path in files), *also]
 
 
-class Recorder:
-    """A plug-in that keeps the names of the tests that fail."""
+class Calls:
+    """The package's functions that run while it traces, interpreted or compiled."""
 
     def __init__(self) -> None:
-        self.failed: list[str] = []
+        self.codes: dict[int, types.CodeType] = {}
+        self.compiles = False
+
+    def trace(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        """Note a call; lines are not traced."""
+        code = frame.f_code
+        if code.co_name == "compiled" and "factory" in frame.f_locals:
+            self.compiles = True
+            for function in (frame.f_locals["factory"], *frame.f_locals["kernels"]):
+                self.reach(function)
+        self.codes[id(code)] = code
+
+    def reach(self, function: Any) -> None:
+        """Note a compiled function and those that it names or closes over."""
+        function = getattr(function, "__wrapped__", function)
+        code = getattr(function, "__code__", None)
+        if code is None or id(code) in self.codes or "balaclava" not in code.co_filename:
+            return
+        self.codes[id(code)] = code
+        names = names_in(code)
+        named = [function.__globals__.get(name) for name in names]
+        modules = [value for value in named if isinstance(value, types.ModuleType)]
+        named += [getattr(module, name, None) for module in modules for name in names]
+        for value in (*named, *(cell.cell_contents for cell in function.__closure__ or ())):
+            self.reach(value)
+
+    def names(self) -> list[str]:
+        """The functions, as `module:function`, by the names that mutants have."""
+        found = set()
+        for code in list(self.codes.values()):
+            _, inside, module = code.co_filename.rpartition("/src/balaclava/")
+            if inside and module.startswith(ROOMS):
+                parts = code.co_qualname.replace(".<locals>", "").split(".")
+                plain = itertools.takewhile(lambda part: not part.startswith("<"), parts)
+                found.add(f"{module}:{'.'.join(plain)}")
+        return sorted(found)
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """Names that a function or a function inside it reads."""
+    inner = [names_in(each) for each in inner_codes(code)]
+    return set(code.co_names).union(*inner)
+
+
+def inner_codes(code: types.CodeType) -> list[types.CodeType]:
+    """Code of the functions inside one."""
+    return [each for each in code.co_consts if isinstance(each, types.CodeType)]
+
+
+def pairs(old: types.CodeType, new: types.CodeType) -> Iterator[tuple[Any, types.CodeType]]:
+    """Where to find the code of each function of a module, and what it becomes."""
+    for before, after in zip(inner_codes(old), inner_codes(new), strict=True):
+        yield place_of(before), after
+        yield from pairs(before, after)
+
+
+def place_of(code: types.CodeType) -> tuple[str, str, int]:
+    """What tells the functions of the package apart."""
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+class Functions:
+    """The functions of the imported package, each of which can be changed."""
+
+    def __init__(self) -> None:
+        gc.unfreeze()  # what is frozen is not listed
+        self.live: dict[tuple[str, str, int], list[types.FunctionType]] = {}
+        self.cached = []
+        for each in gc.get_objects():
+            if isinstance(each, types.FunctionType):
+                self.live.setdefault(place_of(each.__code__), []).append(each)
+            elif isinstance(each, functools._lru_cache_wrapper):
+                self.cached.append(each)
+        gc.freeze()
+
+    def change(self, mutant: Mutant) -> bool:
+        """Give the functions of a module the mutant's code; False if none differs."""
+        path = str(PACKAGE / mutant.module)
+        source = (PACKAGE / mutant.module).read_text(encoding="utf-8")
+        flags = __future__.annotations.compiler_flag
+        flags = flags if "from __future__ import annotations" in source else 0
+        old = compile(source, path, "exec", flags, dont_inherit=True)
+        new = compile(mutant.source, path, "exec", flags, dont_inherit=True)
+        before = dict(pairs(old, old))
+        found = False
+        try:
+            changed = list(pairs(old, new))
+        except ValueError:  # the mutant lacks a function inside
+            return False
+        for place, code in changed:
+            if before[place] != code:
+                for function in self.live.get(place, []):
+                    function.__code__ = code
+                    found = True
+        for each in self.cached:
+            each.cache_clear()
+        return found
+
+
+class Outcome(NamedTuple):
+    """How a run of tests ended."""
+
+    status: str
+    by: str  # the test that failed
+    seconds: float  # of processor time
+
+
+def forked(work: Callable[[], Any], limit: float) -> tuple[Any, float]:
+    """What a function returns in a forked process, None after too long, and the seconds it took.
+
+    Args:
+        work: returns something that JSON can hold.
+        limit: seconds of processor time.
+    """
+    with tempfile.TemporaryFile() as answer:
+        began = resource.getrusage(resource.RUSAGE_CHILDREN)
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setsid()
+                most = int(limit) + 1
+                resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
+                signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+                silence = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silence, 1)
+                os.dup2(silence, 2)
+                answer.write(json.dumps([work()]).encode())
+            except BaseException:
+                answer.write(json.dumps(traceback.format_exc()).encode())
+            finally:
+                answer.flush()
+                os._exit(0)
+        deadline = time.monotonic() + WALL_RATIO * limit
+        while os.waitpid(child, os.WNOHANG)[0] == 0:
+            if time.monotonic() > deadline:
+                os.killpg(child, signal.SIGKILL)
+            time.sleep(0.01)
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
+        answer.seek(0)
+        text = answer.read()
+        told = json.loads(text) if text else [None]
+        if isinstance(told, str):
+            raise RuntimeError(told)
+        return told[0], seconds
+
+
+class Stage(NamedTuple):
+    """Tests to run together."""
+
+    tests: list[str]
+    seconds: float  # of processor time, without a mutant
+
+
+class Bench:
+    """A plug-in of pytest that runs the collected tests on mutants, and keeps what came out."""
+
+    def __init__(
+        self, chosen: list[Mutant], files: list[str], options: argparse.Namespace
+    ) -> None:
+        self.chosen, self.options = chosen, options
+        self.digests = {file: digest_of((ROOT / file).read_text("utf-8")) for file in files}
+        self.results: Path = options.results
+        self.lines = [json.loads(line) for line in lines_of(self.results)]
+        self.files: dict[str, dict[str, Any]] = {}  # by file: the tests without a mutant
+        for line in self.lines:
+            if "file" in line and line["digest"] == self.digests.get(line["file"]):
+                self.files[line["file"]] = line
+        self.judged: dict[str, dict[str, Any]] = {
+            line["mutant"]: line for line in self.lines if "mutant" in line
+        }
+        self.items: dict[str, pytest.Item] = {}
+        self.found: list[dict[str, Any]] = []
 
     def pytest_sessionstart(self) -> None:
         """After conftest, before the tests: a failure need not be made small to kill."""
@@ -264,176 +422,174 @@ class Recorder:
         hypothesis.settings.register_profile("mutants", hypothesis.settings(phases=phases))
         hypothesis.settings.load_profile("mutants")
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self.failed.append(report.nodeid)
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self.failed.append(report.nodeid)
-
-
-class Outcome(NamedTuple):
-    """How a run of tests ended."""
-
-    status: str
-    failed: list[str]
-    seconds: float  # of processor time
-
-
-class Overlay:
-    """A copy of the sources in which one file can be changed; hard links but for that one."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.package = folder / "src" / "balaclava"
-        shutil.copytree(PACKAGE, self.package, copy_function=os.link)
-        self.cache = folder / "cache"
-
-    def put(self, module: str, source: str) -> None:
-        """Change one file."""
-        place = self.package / module
-        place.unlink()
-        place.write_text(source, encoding="utf-8")
-        self._forget_compiled(place)
-
-    def restore(self, module: str) -> None:
-        """Undo the change."""
-        place = self.package / module
-        place.unlink()
-        os.link(PACKAGE / module, place)
-        self._forget_compiled(place)
-
-    def _forget_compiled(self, place: Path) -> None:
-        for compiled in (place.parent / "__pycache__").glob(f"{place.stem}.*"):
-            compiled.unlink()
-
-    def run(self, tests: list[str], limit: float, *options: str) -> Outcome:
-        """Run tests in a forked process on these sources.
-
-        Args:
-            tests: files or names of tests.
-            limit: seconds of processor time.
-            options: further options of pytest.
-
-        Returns:
-            How they ended, and the tests that failed.
-        """
-        answer = self.folder / "answer.json"
-        answer.unlink(missing_ok=True)
-        shutil.rmtree(self.cache, ignore_errors=True)  # else the tests run older code
-        began = resource.getrusage(resource.RUSAGE_CHILDREN)
-        child = os.fork()
-        if child == 0:
-            self._play(tests, limit, answer, options)
-        deadline = time.monotonic() + WALL_RATIO * limit
-        while os.waitpid(child, os.WNOHANG)[0] == 0:
-            if time.monotonic() > deadline:
-                os.killpg(child, signal.SIGKILL)
-            time.sleep(0.05)
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
-        if not answer.exists():
-            return Outcome(TIMEOUT, [], seconds)
-        failed = json.loads(answer.read_text())
-        return Outcome(KILLED if failed else SURVIVED, failed, seconds)
-
-    def _play(self, tests: list[str], limit: float, answer: Path, options: tuple[str, ...]) -> None:
-        """In the child: run the tests, leave the names of those that failed, and end."""
-        os.setsid()
-        most = int(limit) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
-        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-        log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.environ["PYTHONPATH"] = str(self.folder / "src")
-        os.environ["BALACLAVA_CACHE_DIR"] = str(self.cache)
-        sys.path.insert(0, str(self.folder / "src"))
-        os.chdir(ROOT)
-        recorder = Recorder()
-        arguments = [*tests, "-q", "-p", "no:cacheprovider", "-m", MARKS, *options]
-        code = pytest.main(arguments, plugins=[recorder])
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run mutants where pytest would run tests."""
         package = Path(str(importlib.import_module("balaclava").__file__))
-        if not package.is_relative_to(self.folder):
-            recorder.failed = []
-            code = 0
-            answer.write_text(json.dumps(["the tests did not import the copy"]))
-        elif code in (0, 1, 2, 5):  # passed, failed, interrupted by an error of import, none
-            answer.write_text(json.dumps(recorder.failed))
-        else:
-            answer.write_text(json.dumps([f"pytest ended with {code}"]))
-        sys.stdout.flush()
-        os._exit(0)
+        if not package.is_relative_to(PACKAGE):
+            raise SystemExit(f"the tests import {package}")
+        self.items = {item.nodeid: item for item in session.items}
+        self.functions = Functions()
+        if self.options.map:
+            for file in sorted({name.partition("::")[0] for name in self.items}):
+                print(f"{self.without(file)['seconds']:6.1f} s  {file}", flush=True)
+            return True
+        for mutant in self.chosen:
+            files = self.options.tests or guards(mutant.module)
+            line = self.judge(mutant, files)
+            self.found.append(line)
+            print(f"{line['status']:9}{line['seconds']:6.1f} s  {mutant.name}", flush=True)
+        return True
 
-
-class Bench:
-    """Runs mutants, and keeps what came out in a file."""
-
-    def __init__(self, overlay: Overlay, results: Path) -> None:
-        self.overlay, self.results = overlay, results
-        self.lines = [json.loads(line) for line in lines_of(results)]
-        self.files: dict[str, Outcome] = {}  # tests without a mutant
-        for line in self.lines:
-            if "file" in line and line["digest"] == digest(line["file"]):
-                self.files[line["file"]] = Outcome(SURVIVED, line["failed"], line["seconds"])
-
-    def keep(self, **line: Any) -> None:
+    def keep(self, **line: Any) -> dict[str, Any]:
         """Add a line to the results."""
-        self.lines.append(line)
         self.results.parent.mkdir(parents=True, exist_ok=True)
         with self.results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+        return line
 
-    def without(self, file: str) -> Outcome:
-        """How a file of tests ends without a mutant: what fails then says nothing."""
+    def without(self, file: str) -> dict[str, Any]:
+        """What the tests of a file call without a mutant; one that fails then says nothing."""
         if file not in self.files:
-            outcome = self.overlay.run([file], 300.0)
-            self.files[file] = outcome
-            self.keep(
-                file=file, digest=digest(file), failed=outcome.failed, seconds=outcome.seconds
+            names = [name for name in self.items if name.partition("::")[0] == file]
+            tests, seconds = forked(lambda: self.record(names), 900.0)
+            self.files[file] = self.keep(
+                file=file, digest=self.digests[file], seconds=round(seconds, 1), tests=tests or {}
             )
         return self.files[file]
 
-    def judge(self, mutant: Mutant, tests: list[str]) -> dict[str, Any]:
+    def record(self, names: list[str]) -> dict[str, dict[str, Any]]:
+        """Run tests, and note what those that pass call and how long they take."""
+        self.use_cache(warm=True)
+        found = {}
+        for name in names:
+            calls = Calls()
+            began = time.process_time()
+            sys.settrace(calls.trace)
+            threading.settrace(calls.trace)
+            passed = not self.failing([name])
+            sys.settrace(None)
+            seconds = round(time.process_time() - began, 3)
+            if passed:
+                found[name] = {
+                    "seconds": seconds, "compiles": calls.compiles, "calls": calls.names()
+                }
+        return found
+
+    def use_cache(self, *, warm: bool) -> None:
+        """Choose the folder of compiled code: an empty one where a mutant could be in it."""
+        folder = ROOT / "out" / "mutants-cache" if warm else Path(tempfile.mkdtemp())
+        os.environ["BALACLAVA_CACHE_DIR"] = str(folder)
+
+    def failing(self, names: list[str]) -> str:
+        """The first test that fails, "" if none does."""
+        items = [self.items[name] for name in names]
+        for item, following in itertools.zip_longest(items, items[1:]):
+            reports = runtestprotocol(item, log=False, nextitem=following)
+            if any(each.failed for each in reports):
+                return str(item.nodeid)
+        return ""
+
+    def stages(self, mutant: Mutant, files: list[str], past: dict[str, str]) -> list[Stage]:
+        """Tests that call the mutant's function: first those that compile nothing.
+
+        Args:
+            mutant: the mutant.
+            files: of tests.
+            past: digests of the files that it has survived already.
+        """
+        found: list[tuple[float, str]] = []
+        compiling: list[tuple[float, str]] = []
+        for file in files:
+            if past.get(file) == self.without(file)["digest"]:
+                continue
+            for name, test in self.without(file)["tests"].items():
+                if any(covers(call, mutant) for call in test["calls"]):
+                    (compiling if test["compiles"] else found).append((test["seconds"], name))
+        found = within(self.options.budget, found)
+        compiling = within(self.options.budget, compiling)
+        made = []
+        if found:
+            made.append(Stage([name for _, name in found], sum(seconds for seconds, _ in found)))
+        if compiling:
+            homes = {name.partition("::")[0] for _, name in compiling}
+            seconds = sum(self.without(file)["seconds"] for file in homes)
+            made.append(Stage([name for _, name in compiling], seconds))
+        return made
+
+    def judge(self, mutant: Mutant, files: list[str]) -> dict[str, Any]:
         """Run files of tests on a mutant, or recall how that ended."""
-        sources = digest_of(mutant.source)
-        guarded = digest(*tests)
-        for line in reversed(self.lines):
-            same = line.get("mutant") == mutant.name and line["source"] == sources
-            if same and (line["status"] != SURVIVED or line["guards"] == guarded):
+        source = digest_of(mutant.source)
+        past: dict[str, str] = {}
+        line = self.judged.get(mutant.name)
+        if line is not None and line["source"] == source:
+            if line["status"] != SURVIVED:
                 return line
-        baseline = [self.without(file) for file in tests]
-        failing = [
-            option for each in baseline for name in each.failed for option in ("--deselect", name)
-        ]
-        limit = 10.0 + SLOWEST * sum(each.seconds for each in baseline)
-        self.overlay.put(mutant.module, mutant.source)
-        try:
-            outcome = self.overlay.run(tests, limit, "-x", *failing)
-        finally:
-            self.overlay.restore(mutant.module)
-        self.keep(
+            past = line["guards"]
+        stages = self.stages(mutant, files, past)
+        if line is not None and past and not stages:
+            return line
+        outcome = Outcome(SURVIVED, "", 0.0)
+        for stage in stages:
+            outcome = self.run(mutant, stage)
+            if outcome.status != SURVIVED:
+                break
+        return self.keep(
             mutant=mutant.name,
             line=mutant.line,
             kind=mutant.kind,
             status=outcome.status,
-            by=outcome.failed[:1],
+            by=outcome.by,
             seconds=round(outcome.seconds, 2),
-            source=sources,
-            guards=guarded,
+            source=source,
+            guards={file: self.without(file)["digest"] for file in files},
+            tests=sum(len(stage.tests) for stage in stages),
         )
-        return self.lines[-1]
+
+    def run(self, mutant: Mutant, stage: Stage) -> Outcome:
+        """Run tests on a mutant."""
+
+        def work() -> str:
+            self.use_cache(warm=not COMPILED.search(mutant.source))
+            if not self.functions.change(mutant):
+                return run_on_copy(mutant, stage.tests)
+            return self.failing(stage.tests)
+
+        failed, seconds = forked(work, 10.0 + SLOWEST * stage.seconds)
+        if failed is None:
+            return Outcome(TIMEOUT, "", seconds)
+        return Outcome(KILLED if failed else SURVIVED, failed, seconds)
+
+
+def run_on_copy(mutant: Mutant, tests: list[str]) -> str:
+    """Run tests on a copy of the sources, for a mutant that only an import shows."""
+    with tempfile.TemporaryDirectory(dir=ROOT / "out", prefix="mutants-") as folder:
+        copy = Path(folder) / "balaclava"
+        shutil.copytree(PACKAGE, copy, copy_function=os.link)
+        (copy / mutant.module).unlink()
+        (copy / mutant.module).write_text(mutant.source, encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        environment = {**os.environ, "PYTHONPATH": folder}
+        run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    return "" if run.returncode == 0 else "on a copy"
+
+
+def within(budget: float, tests: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The shortest tests that take so many seconds together."""
+    ends = itertools.accumulate(seconds for seconds, _ in sorted(tests))
+    return [test for test, end in zip(sorted(tests), ends, strict=True) if end <= budget]
+
+
+def covers(call: str, mutant: Mutant) -> bool:
+    """Whether a call of a function may run a mutant: its own, one around it, one of its class."""
+    place = f"{mutant.module}:{mutant.function}"
+    if not mutant.function:
+        return call.startswith(place)
+    return call == place or place.startswith(f"{call}.") or call.startswith(f"{place}.")
 
 
 def lines_of(path: Path) -> list[str]:
     """The lines of a file, none if it is not there."""
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def digest(*files: str) -> str:
-    """Of the contents of files."""
-    return digest_of("\0".join((ROOT / file).read_text(encoding="utf-8") for file in files))
 
 
 def digest_of(text: str) -> str:
@@ -489,6 +645,8 @@ def main() -> None:
     )
     parser.add_argument("--tests", nargs="*", help="files, instead of those that guard a module")
     parser.add_argument("--results", type=Path, default=ROOT / "out" / "mutants.jsonl")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests on a mutant")
+    parser.add_argument("--map", action="store_true", help="only record what each test calls")
     parser.add_argument("--list", action="store_true", help="print the sample and run nothing")
     options = parser.parse_args()
     size = sys.maxsize if options.only else options.sample
@@ -499,16 +657,11 @@ def main() -> None:
         for mutant in chosen:
             print(f"{mutant.name} (line {mutant.line}, {mutant.kind})")
         return
-    for name in PRELOADED:
-        importlib.import_module(name)
     (ROOT / "out").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=ROOT / "out", prefix="mutants-") as folder:
-        bench = Bench(Overlay(Path(folder)), options.results)
-        lines = []
-        for mutant in chosen:
-            lines.append(line := bench.judge(mutant, options.tests or guards(mutant.module)))
-            print(f"{line['status']:9}{line['seconds']:6.1f} s  {mutant.name}", flush=True)
-    raise SystemExit(min(1, report(lines)))
+    files = options.tests or sorted({file for each in chosen for file in guards(each.module)})
+    bench = Bench(chosen, files, options)
+    pytest.main([*files, "-q", "-s", "-p", "no:cacheprovider", "-m", MARKS, "-W", "ignore"], plugins=[bench])
+    raise SystemExit(min(1, report(bench.found)))
 
 
 if __name__ == "__main__":

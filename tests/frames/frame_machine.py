@@ -6,9 +6,12 @@ by arm and phase; a frame may release each group once, and only all of it.
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -144,3 +147,57 @@ class FrameMachine(RuleBasedStateMachine):
 
 def generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(seed))
+
+
+def require_ranges(state: Any, decisions: int, ranges: dict[str, tuple[float, float]]) -> None:
+    """Require that each field may hold both ends of its range, and nothing just beyond."""
+    for name, (low, high) in ranges.items():
+        values, fault = getattr(state, name).reshape(-1), f"{name} holds a number out of its range"
+        before = values[0]
+        for value in (low, high):
+            values[0] = value
+            assert fault not in state.faults(decisions), (name, value)
+        for value in (low - 1, high + 1) if np.isfinite(high) else (low - 1,):
+            values[0] = value
+            assert fault in state.faults(decisions), (name, value)
+        values[0] = before
+
+
+class Draws:
+    """A generator whose next uniform draws are given."""
+
+    def __init__(self, *draws: float) -> None:
+        self.draws = list(draws)
+
+    def random(self) -> float:
+        return self.draws.pop(0)
+
+
+def require_exact_chances(
+    state: Any, choose: Callable[[Any, Draws], Any]
+) -> tuple[list[Any], dict[int, float]]:
+    """Require that the recorded propensity of each arm is its share of a grid of two draws.
+
+    Args:
+        state: a frame's state; it is not changed.
+        choose: makes a decision on a copy of it and returns an arm.
+
+    Returns:
+        The copies after each decision, and the share of each arm.
+    """
+    copies, arms, chances = [], [], []
+    for first in range(60):
+        for second in range(12):
+            copy = deepcopy(state)
+            arms.append(int(choose(copy, Draws((first + 0.5) / 60, (second + 0.5) / 12))))
+            chances.append(copy.last_chance)
+            copies.append(copy)
+    shares = {arm: arms.count(arm) / len(arms) for arm in set(arms)}
+    assert chances == pytest.approx([shares[arm] for arm in arms])
+    return copies, shares
+
+
+def shapes(state: Any) -> dict[str, tuple[int, ...]]:
+    """The shape of each array of a state."""
+    arrays = {name: getattr(state, name) for name in state._fields}
+    return {name: value.shape for name, value in arrays.items() if isinstance(value, np.ndarray)}

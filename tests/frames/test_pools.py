@@ -9,18 +9,23 @@ from hypothesis.stateful import initialize, invariant
 from balaclava.frames import blocks
 from balaclava.frames.pools import (
     NO_ROW,
+    UNLEARNED,
     add_reward,
     arm_without_rewards,
     assign_batch,
     assign_decision,
+    batch_ordinal,
     begin_pools,
+    clipped_mean,
     close_batch,
+    closing_decisions,
     continue_batch,
     cut_short,
     fill_block,
     find_row,
     give_up,
     in_batch,
+    leave_batch,
     must_choose,
     needs_batch,
     next_arm,
@@ -29,7 +34,15 @@ from balaclava.frames.pools import (
     ring_row,
     use_mean,
 )
-from tests.frames.frame_machine import FrameMachine, Params, generator
+from tests.frames.frame_machine import (
+    Draws,
+    FrameMachine,
+    Params,
+    generator,
+    require_exact_chances,
+    require_ranges,
+    shapes,
+)
 
 ROWS = 4
 
@@ -163,12 +176,241 @@ def test_a_block_has_the_arms_that_have_no_release_and_do_not_wait():
     assert [blocks.is_still_due(state.blocks, arm) for arm in range(4)] == [True, *[False] * 3]
 
 
-@pytest.mark.parametrize("name", ["current", "lead", "queued_arms"])
-def test_an_arm_beyond_the_last_is_a_fault(name):
+def test_faults():
     """A damaged save must not be read past the end of an array."""
     state = begin_pools(3, ROWS)
-    assert list(state.faults(9)) == []
-    getattr(state, name)[0] = 2
-    assert list(state.faults(9)) == []
-    getattr(state, name)[0] = 3
-    assert any(name in fault for fault in state.faults(9))
+    assert list(state.faults(0)) == []
+    counts = ["number", "numbers", "empty", "waiting", "weights", "draws", "lost", "rewards"]
+    counts += ["settled", "counted", "placed_batches", "rewards_in_order", "draws_in_order"]
+    require_ranges(
+        state,
+        9,
+        {name: (0, 9) for name in counts}
+        | {"arms_untried": (0, 3), "arms_with_release": (0, 3), "current": (-1, 2)}
+        | {"place": (-1, 9), "queued_arms": (0, 2), "queued_rewards": (-1, 9), "lead": (0, 2)}
+        | {"spreads": (0.0, 1.0), "chance": (0.0, 1.0)},
+    )
+    for name in ("size", "sizes", "planned"):
+        values = getattr(state, name).reshape(-1)
+        for value, wrong in ((2**62, False), (2**62 + 1, True), (-1, True), (0, False)):
+            values[0] = value
+            assert (f"{name} holds a number out of its range" in state.faults(9)) is wrong
+
+
+def open_batches():
+    """Arm 0 has played 2 of 5 decisions of its batch, and plays 2 more without a choice."""
+    state = begin_pools(3, ROWS)
+    for arm in range(3):
+        open_batch(state, arm, 5)
+    state.first_pulls[0], state.no_draw[0], state.current[0] = False, True, 0
+    assert assign_decision(state, 0) == (0, 1)
+    assert assign_batch(state, 0) == (0, 1)
+    assert (state.placed[0], state.rest_of_batch[0]) == (4, 2)
+    return state
+
+
+BEYOND = "the arm in play continues beyond its batch"
+AWAITS, LOST = "a batch awaits more decisions than it has", "a batch lost more decisions than it has"
+TOO_MANY = "a batch has more decisions than its size, or fewer than 0"
+MORE = "more rewards or assigned decisions than decisions"
+WITHOUT = "a sum or a release without a batch"
+
+
+@pytest.mark.parametrize(
+    ("fault", "change"),
+    [
+        ("", {}),
+        (TOO_MANY, {"placed": [6, 0, 0]}),
+        (TOO_MANY, {"placed": [4, -1, 0]}),
+        ("", {"rewards": [1, 1, 0]}),
+        (MORE, {"rewards": [1, 1, 1]}),
+        (MORE, {"placed": [4, 1, 0]}),
+        ("", {"rest_of_batch": [3], "placed": [3, 0, 0]}),
+        (BEYOND, {"rest_of_batch": [3], "placed": [2, 3, 0]}),
+        (BEYOND, {"rest_of_batch": [-1], "placed": [1, 0, 0]}),
+        ("", {"rest_of_batch": [0], "placed": [2, 0, 0], "current": [-1]}),
+        (AWAITS, {"left": [0, 6, 0, 0]}),
+        (AWAITS, {"left": [0, -1, 0, 0]}),
+        ("", {"left": [0, 3, 0, 0], "lost": [0, 2, 0, 0]}),
+        (LOST, {"left": [0, 4, 0, 0], "lost": [0, 2, 0, 0]}),
+        (WITHOUT, {"sums": [1.0, 0.0, 0.0, 0.0]}),
+        ("", {"sums": [0.0, 1.0, 0.0, 0.0]}),
+        ("", {"settled": [1, 0, 0]}),
+        (WITHOUT, {"settled": [2, 0, 0]}),
+    ],
+)
+def test_a_damaged_batch_is_a_fault(fault, change):
+    state = open_batches()
+    for name, values in change.items():
+        getattr(state, name).reshape(-1)[: len(values)] = values
+    found = list(state.faults(2))
+    assert fault in found if fault else found == []
+
+
+EVEN = [(0.0, 0.0), (0.25, 0.2), (0.0, 0.2)]
+
+
+@pytest.mark.parametrize("even", EVEN)
+@pytest.mark.parametrize("moment", ["first pulls", "two due", "all wait", "in play"])
+def test_propensities_are_exact(even, moment):
+    params, state = Params(4, *even), begin_pools(4, ROWS)
+    if moment == "two due":
+        for draw in (0.0, 0.9):
+            next_arm(Params(4, 0.0, 0.0), state, Draws(draw))
+    elif moment == "all wait":
+        state.waiting[:] = 1
+    elif moment == "in play":
+        state.first_pulls[0], state.current[0] = False, 2
+    copies, shares = require_exact_chances(state, lambda copy, rng: next_arm(params, copy, rng))
+    drawn = even[1] + (1 - even[1]) * even[0]
+    by_rule = {"two due": 0.5, "in play": 1.0}.get(moment, 0.25)
+    assert max(shares.values()) == pytest.approx(drawn / 4 + (1 - drawn) * by_rule)
+    assert np.mean([copy.held_out[0] for copy in copies]) == pytest.approx(even[1])
+    assert all(copy.no_draw[0] == (moment == "in play" and even == EVEN[0]) for copy in copies)
+
+
+def test_an_arm_whose_rewards_are_lost_has_a_batch_for_each_of_the_leader():
+    state = begin_pools(3, ROWS)
+    state.weights[:], state.arms_with_release[0], state.lead[0] = [4, 0, 0], 1, 0
+    state.settled[:], state.number[:] = [2, 0, 9], [3, 3, 2]
+    assert arm_without_rewards(state) == 2
+    state.waiting[2] = 1
+    assert arm_without_rewards(state) == -1
+    state.number[1] = 2
+    assert arm_without_rewards(state) == 1
+    state.weights[1] = 1
+    assert arm_without_rewards(state) == -1
+
+
+def test_a_batch_that_is_left_takes_back_its_rest():
+    state = open_batches()
+    assert in_batch(state)
+    assert continue_batch(state) == (0, 1)
+    assert state.rest_of_batch[0] == 1
+    leave_batch(state)
+    assert (state.placed.tolist(), state.rest_of_batch[0]) == ([3, 0, 0], 0)
+    assert state.current[0] == -1
+    assert not in_batch(state)
+
+
+def test_closing_decisions_settle_every_unfinished_batch():
+    state = open_batches()
+    open_batch(state, 1, 1)  # the second batch of the arm, fully asked
+    state.held_out[0] = False
+    assert assign_decision(state, 1) == (1, 2)
+    state.held_out[0] = True
+    closing = closing_decisions(state)
+    for arm, played in ((0, 2), (2, 0)):
+        assert next(closing) == (arm, 1)
+        row = find_row(state, arm, 1)
+        for _ in range(played):
+            assert add_reward(state, arm, row, 1.0) == NO_ROW
+        assert give_up(state, arm, row) == (row if played else NO_ROW)
+    assert list(closing) == []
+    assert state.placed.tolist() == state.size.tolist() == [2, 1, 0]
+    assert state.planned.tolist() == [3, 6, 0]  # a batch without rewards is not planned
+    assert state.empty.tolist() == [0, 0, 1]
+    assert batch_ordinal(state, 2) == 1
+    assert batch_ordinal(state, 1) == 3
+
+
+def test_an_earlier_save_counts_all_its_releases_in_order():
+    state = begin_pools(2, ROWS)
+    open_batch(state, 0, 2)
+    row = find_row(state, 0, 1)
+    for reward in (1.0, 0.0):
+        assign_decision(state, 0)
+        add_reward(state, 0, row, reward)
+    state.place[0, row] = 0  # a save of before has no places
+    close_batch(state, 0, row, 1.5)
+    assert (state.in_order[0], state.rewards_in_order[0], state.draws_in_order[0]) == (0.75, 2, 1)
+    assert (state.pooled[0], state.rewards[0], state.draws[0]) == (0.75, 2, 1)
+
+
+def test_a_used_mean_is_clipped_on_request():
+    state = begin_pools(2, ROWS)
+    for mean, clipped in ((1.5, 1.0), (0.25, 0.25), (-0.5, 0.0)):
+        use_mean(state, 0, mean, 16)
+        assert clipped_mean(state, 0) == clipped
+        assert state.spreads[0] == 0.25
+    assert state.arms_with_release[0] == 1
+
+
+def test_phases_that_no_batch_has_find_no_row():
+    state = open_batches()
+    assert [find_row(state, 0, phase) for phase in (-1, 0, 1, 2, 1 + ROWS)] == [
+        *[NO_ROW] * 2, 1, *[NO_ROW] * 2
+    ]  # fmt: skip
+    assert add_reward(state, 0, NO_ROW, 1.0) == NO_ROW
+    assert give_up(state, 0, NO_ROW) == NO_ROW
+    assert state.sums.sum() == state.lost.sum() == 0
+
+
+def test_a_fresh_state():
+    found = shapes(begin_pools(3, ROWS))
+    names = list(found)
+    assert [found[name] for name in names[: names.index("numbers")]] == [(3,)] * 17
+    assert {found[name] for name in names[names.index("numbers") :][:6]} == {(3, ROWS)}
+    assert {found[name] for name in names if name.startswith("queued")} == {(8 * 3 + ROWS,)}
+    assert {found[name] for name in names[names.index("placed_batches") :]} == {(1,)}
+
+
+def test_an_arm_may_be_explored_and_lead_once_its_mean_is_used():
+    state = begin_pools(3, ROWS)
+    for arm in range(3):
+        open_batch(state, arm, 1)
+        assign_decision(state, arm)
+    assert not must_choose(state)
+    for arm, reward in ((2, 0.5), (0, 0.75)):
+        row = add_reward(state, arm, find_row(state, arm, 1), reward)
+        assert not state.ready[arm]
+        close_batch(state, arm, row, reward)
+        use_mean(state, arm, reward, 1)
+        assert state.ready[arm]
+        assert state.lead[0] == arm
+        assert not must_choose(state)  # the second arm is untried
+    assert give_up(state, 1, find_row(state, 1, 1)) == NO_ROW
+    assert (state.arms_untried[0], state.arms_with_release[0]) == (0, 2)
+    assert not state.first_pulls[0]
+    assert must_choose(state)
+    state.current[0] = 0
+    assert not must_choose(state)
+
+
+def test_first_pulls_last_until_an_arm_has_a_release():
+    state = begin_pools(2, ROWS)
+    for arm in range(2):
+        open_batch(state, arm, 1)
+        assign_decision(state, arm)
+        assert give_up(state, arm, find_row(state, arm, 1)) == NO_ROW
+    assert state.arms_untried[0] == 0
+    assert state.first_pulls[0]
+    open_batch(state, 1, 1)
+    assign_decision(state, 1)
+    close_batch(state, 1, add_reward(state, 1, find_row(state, 1, 2), 1.0), 1.0)
+    use_mean(state, 1, 1.0, 1)
+    assert not state.first_pulls[0]
+    assert state.lead[0] == 1
+
+
+def test_the_arm_in_play_continues_if_more_than_one_decision_is_left():
+    for size, rest in ((1, 0), (2, 0), (3, 1), (4, 2)):
+        state = begin_pools(2, ROWS)
+        open_batch(state, 0, size)
+        state.no_draw[0], state.current[0] = True, 0
+        assert assign_batch(state, 0) == (0, 1)
+        assert (state.rest_of_batch[0], state.placed[0]) == (rest, rest + 1)
+        assert state.current[0] == (-1 if size == 1 else 0)
+
+
+def test_no_row_is_free_while_all_batches_are_open():
+    state = begin_pools(1, ROWS)
+    rows = []
+    for _ in range(ROWS):
+        rows.append(open_batch(state, 0, 1))
+        assign_decision(state, 0)
+    assert rows == [1, 2, 3, 0]
+    assert open_batch(state, 0, 1) == NO_ROW
+    assert needs_batch(state, 0)
+    assert assign_decision(state, 0) == (0, UNLEARNED)
+    assert (state.number[0], state.waiting[0]) == (ROWS, ROWS)

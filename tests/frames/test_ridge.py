@@ -14,9 +14,14 @@ from balaclava.frames.ridge import (
     add_to_factor,
     begin_ridge,
     compute_afresh,
+    factorise,
+    invert_factor,
+    radius,
     solve_factor,
     solve_transposed,
+    squared_width,
 )
+from tests.frames.frame_machine import require_ranges
 
 
 def test_the_inverse_follows_v() -> None:
@@ -57,3 +62,45 @@ def test_a_million_rows_lose_no_precision() -> None:
     compute_afresh(state, 0)
     assert np.allclose(followed, state.inverse[0], rtol=1e-12, atol=0)
     assert growth == pytest.approx(float(state.growth[0]), rel=1e-12)
+
+
+def test_blocks_and_their_inverse_recomputed_every_d_squared_rows() -> None:
+    rng = np.random.default_rng(2)
+    state, grams = begin_ridge(2, 3, 2.0), [2.0 * np.eye(3), 2.0 * np.eye(3)]
+    for row in range(1, 20):
+        x = rng.normal(size=3)
+        assert squared_width(state, row % 2, x) == pytest.approx(
+            x @ np.linalg.inv(grams[row % 2]) @ x
+        )
+        add_row(state, row % 2, x)
+        grams[row % 2] += np.outer(x, x)
+        for block in range(2):
+            rows = row // 2 + (row % 2) * block
+            assert state.since[block] == rows % 9
+            assert np.allclose(state.gram[block], grams[block])
+            assert np.allclose(state.inverse[block], np.linalg.inv(grams[block]))
+            assert state.growth[block] == pytest.approx(np.linalg.slogdet(grams[block] / 2.0)[1])
+
+
+def test_the_factor_is_lower_and_clears_what_was_above() -> None:
+    matrix, factor = np.array([[4.0, 2.0], [2.0, 10.0]]), np.full((2, 2), 7.0)
+    assert factorise(matrix, factor) == pytest.approx(math.log(36.0))
+    assert factor.tolist() == [[2.0, 0.0], [1.0, 3.0]]
+    invert_factor(factor)
+    assert np.allclose(factor, [[0.5, 0.0], [-1 / 6, 1 / 3]])
+
+
+def test_the_radius_is_that_of_abbasi_yadkori() -> None:
+    expected = 0.5 * math.sqrt(2 * math.log(20) + 3.0) + math.sqrt(2.0) * 1.5
+    assert radius(3.0, 2.0, 0.5, 1.5, 0.05) == pytest.approx(expected)
+
+
+def test_faults() -> None:
+    state = begin_ridge(2, 2, 1.0)
+    assert list(state.faults(0)) == []
+    require_ranges(state, 4, {"since": (0, 4)})
+    for growth, wrong in ((-1e-7, False), (-1e-5, True), (0.0, False)):
+        state.growth[1] = growth
+        assert bool(list(state.faults(0))) is wrong
+    state.inverse[1, 0, 1] = math.nan
+    assert list(state.faults(0)) == ["a determinant fell, or an inverse is not finite"]
