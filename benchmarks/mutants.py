@@ -434,7 +434,7 @@ class Bench:
                 print(f"{self.without(file)['seconds']:6.1f} s  {file}", flush=True)
             return True
         for mutant in self.chosen:
-            files = self.options.tests or guards(mutant.module)
+            files = [file for file in guards(mutant.module) if file in self.digests]
             line = self.judge(mutant, files)
             self.found.append(line)
             print(f"{line['status']:9}{line['seconds']:6.1f} s  {mutant.name}", flush=True)
@@ -658,7 +658,8 @@ def main() -> None:
             print(f"{mutant.name} (line {mutant.line}, {mutant.kind})")
         return
     (ROOT / "out").mkdir(exist_ok=True)
-    files = options.tests or sorted({file for each in chosen for file in guards(each.module)})
+    files = sorted({file for each in chosen for file in guards(each.module)})
+    files = [file for file in files if options.tests is None or file in options.tests]
     bench = Bench(chosen, files, options)
     pytest.main([*files, "-q", "-s", "-p", "no:cacheprovider", "-m", MARKS, "-W", "ignore"], plugins=[bench])
     raise SystemExit(min(1, report(bench.found)))

@@ -17,11 +17,13 @@ from balaclava.privacy.accounting import (
     advanced_epsilon,
     gaussian_delta,
     gaussian_epsilon,
+    group_delta,
     interval_epsilon,
     least_delta,
     optimal_delta,
     optimal_epsilon,
     smallest_interval,
+    spare_delta,
     zcdp_to_approx_dp,
     zeta,
 )
@@ -207,3 +209,55 @@ def test_bad_intervals() -> None:
     for epsilon in (0.0, -1.0, math.nan):
         with pytest.raises(ParameterError, match="epsilon"):
             smallest_interval(epsilon, 0.01, 1.1)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.3, 2.0])
+@pytest.mark.parametrize("rewards", [1, 2, 5])
+def test_the_delta_of_a_group_is_the_sum(epsilon: float, rewards: int) -> None:
+    total = 1e-3 * sum(math.exp(i * epsilon) for i in range(rewards))
+    assert group_delta(epsilon, 1e-3, rewards) == pytest.approx(min(total, 1.0))
+    assert group_delta(epsilon, 0.0, rewards) == 0.0
+    assert group_delta(epsilon, 0.9, rewards) == pytest.approx(1.0 if rewards > 1 else 0.9)
+    assert group_delta(800.0, 1e-9, rewards) == (1e-9 if rewards == 1 else 1.0)
+
+
+def test_the_deltas_that_are_lost_and_left() -> None:
+    assert least_delta(0.1, 10) == pytest.approx(1 - 0.9**10)
+    assert spare_delta(0.01, 5, 0.2) == pytest.approx(1 - 0.8 / 0.99**5)
+    assert spare_delta(0.1, 10, 0.2) == pytest.approx(1 - 0.8 / 0.9**10)
+    assert spare_delta(0.1, 10, 0.2) < 0
+    assert advanced_epsilon(0.1, 10, 0.0) == advanced_epsilon(701.0, 1, 0.1) == math.inf
+    assert advanced_epsilon(700.0, 1, 0.1) < math.inf
+
+
+@pytest.mark.parametrize("rho", [1e-4, 0.02, 0.5, 8.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.3])
+def test_zcdp_is_the_least_over_all_orders(rho: float, delta: float) -> None:
+    def epsilon(log_b: float) -> float:
+        a = 1 + math.exp(log_b)
+        return a * rho - math.log(a * delta) / (a - 1) + math.log(1 - 1 / a)
+
+    best = min(epsilon(log_b) for log_b in np.linspace(-8, 14, 4001))
+    assert zcdp_to_approx_dp(rho, delta) == pytest.approx(max(best, 0.0), rel=1e-4, abs=1e-6)
+
+
+def test_gaussian_epsilon_at_its_ends() -> None:
+    assert gaussian_epsilon(1.0, 0.0) == math.inf
+    shift = 0.7
+    edge = gaussian_delta(shift, 0.0)
+    assert edge == pytest.approx(2 * special.ndtr(shift / 2) - 1)
+    assert gaussian_epsilon(shift, edge) == 0.0
+    assert gaussian_epsilon(shift, edge * (1 - 1e-6)) > 0.0
+    for delta in (1e-12, 1e-3):
+        found = gaussian_epsilon(shift, delta)
+        assert gaussian_delta(shift, found) == pytest.approx(delta, rel=1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(0.4, 6), (1.5, 7)])
+def test_optimal_epsilon_inverts_brute_force(epsilon: float, n: int) -> None:
+    for target in (1e-9, 1e-4, 0.02, 0.2):
+        found = optimal_epsilon(epsilon, 0.0, n, target)
+        assert brute_force_delta(epsilon, 0.0, n, found) == pytest.approx(target, rel=1e-9)
+    lost = least_delta(1e-3, n)
+    found = optimal_epsilon(epsilon, 1e-3, n, lost + 0.01)
+    assert optimal_delta(epsilon, 1e-3, n, found) == pytest.approx(lost + 0.01, rel=1e-9)

@@ -13,18 +13,32 @@ import pytest
 from scipy import stats
 
 from balaclava._core.kernels import compiled, kernel
+from balaclava.auditing.laws.exact_audit import hockey_stick
 from balaclava.errors import PrivacyError
+from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.mechanisms import counters
-from balaclava.privacy.mechanisms.base import check_budget, declared_mechanism, mechanism
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_release
+from balaclava.privacy.mechanisms.base import (
+    ROUNDING,
+    Loss,
+    Terms,
+    check_budget,
+    declared_loss,
+    declared_mechanism,
+    distance,
+    mechanism,
+)
 from balaclava.privacy.mechanisms.counters import tree_levels
 from balaclava.privacy.mechanisms.laplace import (
     laplace_release,
     laplace_report,
     private_argmax_histogram,
 )
+from balaclava.privacy.mechanisms.perturbed_index import gaussian_index
 from balaclava.privacy.mechanisms.randomized_response import bernoulli_report, report_probability
 from balaclava.privacy.mechanisms.truncated_laplace import (
     TruncatedLaplaceLaw,
+    reach_in_steps,
     truncated_laplace_magnitude,
     truncated_laplace_release,
 )
@@ -239,3 +253,107 @@ def test_a_mechanism_must_say_what_it_protects() -> None:
 def test_bad_budgets(epsilon: float, delta: float, sensitivity: float, named: str) -> None:
     with pytest.raises(PrivacyError, match=named):
         check_budget(epsilon, delta, sensitivity)
+
+
+# The loss of a move
+
+
+@pytest.mark.parametrize(
+    ("release", "terms"),
+    [
+        (laplace_release, Terms(0.3, 0.5, 0.7, 0.0)),
+        (laplace_report, Terms(0.3, 0.5, 2.0, 0.0)),
+        (truncated_laplace_release, Terms(3.0, 0.5, 0.7, 0.01)),
+        (truncated_laplace_release, Terms(-3.0, 4.0, 0.0, 0.01)),
+        (truncated_laplace_release, Terms(0.3, 0.5, 0.7, 0.0)),
+        (gaussian_release, Terms(0.3, 0.5, 0.7, 0.01)),
+        (gaussian_index, Terms(0.3, 0.01, 0.7, 0.01)),
+    ],
+)
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_the_loss_of_a_move_is_exactly_that_of_the_law(
+    release: Any, terms: Terms, share: float
+) -> None:
+    declared = declared_mechanism(release)
+    assert declared.law is not None
+    other = terms._replace(value=terms.value + share * terms.sensitivity)
+    loss, laws = declared.loss(terms, other), (declared.law(terms), declared.law(other))
+    epsilon = terms.epsilon if loss.shift else loss.epsilon
+    delta = gaussian_delta(loss.shift, epsilon) if loss.shift else loss.delta
+    found = hockey_stick(*laws, epsilon).delta
+    assert found == pytest.approx(delta, rel=2e-3, abs=1e-12)
+    if epsilon > 0 and not loss.shift:
+        assert hockey_stick(*laws, 0.99 * epsilon).delta > delta * 1.0005 + 1e-6
+    far = terms._replace(value=math.inf)
+    assert declared.loss(terms, far)[0 if not loss.shift else 2] == math.inf
+    assert declared.loss(terms, terms)[::2] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_the_loss_of_randomized_response_is_its_largest_log_ratio(epsilon: float) -> None:
+    def loss(one: float, other: float) -> float:
+        here, there = Terms(one, 1.0, epsilon, 0.0), Terms(other, 1.0, epsilon, 0.0)
+        return declared_mechanism(bernoulli_report).loss(here, there).epsilon
+
+    odds = math.exp(epsilon)
+    assert [loss(0.0, 1.0), loss(1.0, 0.0)] == pytest.approx([epsilon] * 2)
+    assert loss(0.0, 0.5) == pytest.approx(math.log((1 + odds) / 2))
+    assert loss(1.0, 0.5) == pytest.approx(math.log((1 + odds) / 2))
+    assert loss(0.25, 0.25) == 0.0
+    assert loss(0.5, 40.0) == math.inf
+    assert loss(0.5, -40.0) == math.inf
+
+
+def test_the_declared_loss_covers_moves_within_the_sensitivity() -> None:
+    terms = Terms(0.0, 0.5, 0.7, 0.01)
+    assert declared_loss(0.5, terms) == declared_loss(0.5 * (1 + ROUNDING), terms)
+    assert declared_loss(0.5, terms) == Loss(0.7, 0.01)
+    assert declared_loss(0.5 * (1 + 1.01 * ROUNDING), terms) == Loss(math.inf)
+    assert distance((3.0, 4.0), (0.0, 0.0), 2.0) == 5.0
+    assert distance((3.0, -4.0), (0.0, 0.0)) == 7.0
+    assert distance(2.0, 3.5) == distance(3.5, 2.0) == 1.5
+    for other in ((1.0,), (1.0, 2.0, 3.0), 1.0, (1.0, math.nan)):
+        assert distance((1.0, 2.0), other) == math.inf
+    assert distance(math.nan, 1.0) == math.inf
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 0.7, 5.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.02])
+def test_the_truncated_law_is_symmetric_around_its_centre(epsilon: float, delta: float) -> None:
+    if epsilon == delta == 0.0:
+        return
+    law = TruncatedLaplaceLaw(3.0, 0.5, epsilon, delta)
+    p = np.array([1e-6, 0.01, 0.3, 0.5, 0.8, 0.999])
+    x = law.ppf(p)
+    assert law.isf(p) == pytest.approx(6.0 - x)
+    assert law.sf(x) == pytest.approx(1.0 - p)
+    assert law.cdf(6.0 - x) == pytest.approx(1.0 - p)
+    low, high = law.support()
+    assert (law.cdf(low), law.cdf(high)) == (pytest.approx(0.0, abs=1e-12), 1.0)
+    assert 3.0 - low == pytest.approx(high - 3.0)
+    if delta == 0.0:
+        assert (low, high) == (-math.inf, math.inf)
+        assert x == pytest.approx(stats.laplace(3.0, 0.5 / epsilon).ppf(p))
+    else:
+        reach = math.log1p(math.expm1(epsilon) / (2 * delta)) / epsilon if epsilon else 0.5 / delta
+        assert high == pytest.approx(3.0 + 0.5 * reach)
+        assert law.cdf(low + 1e-6 * reach) > 0.0
+    assert TruncatedLaplaceLaw(3.0, 0.5, 800.0, 0.1).support() == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("steps", "epsilon", "delta"),
+    [(5, 0.7, 0.01), (40, 0.1, 1e-4), (3, 3.0, 0.2), (7, 0.0, 0.01), (2, 1e-250, 0.3), (9, 1.0, 0.9)],
+)
+def test_the_reach_in_steps_is_the_smallest_that_keeps_delta(
+    steps: int, epsilon: float, delta: float
+) -> None:
+    """The mass of the outermost points, from the probabilities a^|k| themselves."""
+
+    def outermost(reach: int) -> float:
+        masses = np.exp(-epsilon / steps * np.abs(np.arange(-reach, reach + 1)))
+        return float(masses[:steps].sum() / masses.sum())
+
+    reach = reach_in_steps(steps, epsilon, delta)
+    assert outermost(reach) <= delta * (1 + 1e-12)
+    assert reach == steps or outermost(reach - 1) > delta
