@@ -53,7 +53,9 @@ ROOMS = ("privacy", "frames", "auditing", "agents")
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 MARKS = "not slow and not browser"
 WALL_RATIO = 10  # wall time over processor time at which a mutant counts as hung
-SLOWEST = 4  # a mutant may take this many times the processor time of the tests without it
+# A test may take so many seconds of processor time, and so many times those without a mutant.
+LEAST_LIMIT, SLOWEST = 3.0, 4
+LONGEST = 300.0  # seconds of a test without a mutant
 # In a module with none of these nothing is compiled.
 COMPILED = re.compile(r"@kernel|@mechanism|compiled\(|compiled_release")
 KILLED, TIMEOUT, SURVIVED = "killed", "timeout", "survived"
@@ -390,10 +392,10 @@ def forked(work: Callable[[], Any], limit: float) -> tuple[Any, float]:
 
 
 class Stage(NamedTuple):
-    """Tests to run together."""
+    """Tests to run together, and the processor time that each may take."""
 
     tests: list[str]
-    seconds: float  # of processor time, without a mutant
+    limits: list[float]
 
 
 class Bench:
@@ -466,7 +468,7 @@ class Bench:
             began = time.process_time()
             sys.settrace(calls.trace)
             threading.settrace(calls.trace)
-            passed = not self.failing([name])
+            passed = not self.failing([name], [LONGEST])
             sys.settrace(None)
             seconds = round(time.process_time() - began, 3)
             if passed:
@@ -480,10 +482,12 @@ class Bench:
         folder = ROOT / "out" / "mutants-cache" if warm else Path(tempfile.mkdtemp())
         os.environ["BALACLAVA_CACHE_DIR"] = str(folder)
 
-    def failing(self, names: list[str]) -> str:
-        """The first test that fails, "" if none does."""
+    def failing(self, names: list[str], limits: list[float]) -> str:
+        """The first test that fails, "" if none does; the process ends if one takes too long."""
         items = [self.items[name] for name in names]
-        for item, following in itertools.zip_longest(items, items[1:]):
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        for item, following, limit in zip(items, [*items[1:], None], limits, strict=True):
+            signal.setitimer(signal.ITIMER_PROF, limit)
             reports = runtestprotocol(item, log=False, nextitem=following)
             if any(each.failed for each in reports):
                 return str(item.nodeid)
@@ -509,11 +513,12 @@ class Bench:
         compiling = within(self.options.budget, compiling)
         made = []
         if found:
-            made.append(Stage([name for _, name in found], sum(seconds for seconds, _ in found)))
-        if compiling:
-            homes = {name.partition("::")[0] for _, name in compiling}
-            seconds = sum(self.without(file)["seconds"] for file in homes)
-            made.append(Stage([name for _, name in compiling], seconds))
+            limits = [LEAST_LIMIT + SLOWEST * seconds for seconds, _ in found]
+            made.append(Stage([name for _, name in found], limits))
+        if compiling:  # the first of a file takes the time for all
+            homes = [name.partition("::")[0] for _, name in compiling]
+            limits = [LEAST_LIMIT + SLOWEST * self.without(home)["seconds"] for home in homes]
+            made.append(Stage([name for _, name in compiling], limits))
         return made
 
     def judge(self, mutant: Mutant, files: list[str]) -> dict[str, Any]:
@@ -552,9 +557,9 @@ class Bench:
             self.use_cache(warm=not COMPILED.search(mutant.source))
             if not self.functions.change(mutant):
                 return run_on_copy(mutant, stage.tests)
-            return self.failing(stage.tests)
+            return self.failing(stage.tests, stage.limits)
 
-        failed, seconds = forked(work, 10.0 + SLOWEST * stage.seconds)
+        failed, seconds = forked(work, sum(stage.limits))
         if failed is None:
             return Outcome(TIMEOUT, "", seconds)
         return Outcome(KILLED if failed else SURVIVED, failed, seconds)

@@ -7,17 +7,23 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from balaclava.auditing.enumeration.branching import (
     BranchCounts,
     NotEnumerable,
     answer_cells,
     branches,
+    cell_scale,
 )
 from balaclava.estimators.arm_probabilities import draw_arm
 from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_release
 from balaclava.privacy.mechanisms.base import Terms
-from balaclava.privacy.mechanisms.laplace import laplace_release, laplace_vector_release
+from balaclava.privacy.mechanisms.laplace import (
+    laplace_law,
+    laplace_release,
+    laplace_vector_release,
+)
 from balaclava.privacy.mechanisms.randomized_response import bernoulli_report
 from balaclava.privacy.mechanisms.truncated_laplace import truncated_laplace_release
 
@@ -132,3 +138,98 @@ def test_a_plain_continuous_draw_has_a_few_values_and_is_noted():
     numbers = [value for value, _ in branches(lambda rng: math.sqrt(rng.random()), counts)]
     assert numbers == pytest.approx([math.sqrt(1 / 6), math.sqrt(1 / 2), math.sqrt(5 / 6)])
     assert counts.coarse == {"standard_normal", "random"}
+
+
+def test_cells_of_an_answer_have_the_mass_of_their_law():
+    """The scale is the least power of two from the sensitivity and the quartiles on."""
+    for sensitivity, epsilon, scale in ((1.0, 4.0, 1.0), (1.0, 0.5, 2.0), (3.0, 1.0, 4.0)):
+        terms = Terms(0.3, sensitivity, epsilon, 0.0)
+        exact = stats.laplace(0.3, sensitivity / epsilon)
+        answers, chances, rounded = answer_cells(laplace_release.__wrapped__, terms, False)
+        assert answers == [scale * unit for unit in (-16.0, -1.0, 0.125, 1.0, 16.0)]
+        ends = scale * np.array([-4.0, -0.5, 0.5, 4.0])
+        assert chances == pytest.approx(np.diff([0.0, *exact.cdf(ends), 1.0]))
+        few, shares, _ = answer_cells(laplace_release.__wrapped__, terms, True)
+        assert few == [scale * unit for unit in (-4.0, 0.125, 4.0)]
+        assert shares == pytest.approx(np.diff([0.0, *exact.cdf(ends[1:3]), 1.0]))
+        assert rounded
+
+
+def test_the_scale_of_cells_ignores_the_value():
+    for value in (-7.0, 0.0, 100.0):
+        assert cell_scale(laplace_law, Terms(value, 1.0, 0.1, 0.0)) == 8.0
+        assert cell_scale(laplace_law, Terms((value, 1.0), 1.0, 0.1, 0.0)) == 8.0
+
+
+def test_long_arrays_have_fewer_cells_or_none():
+    body = laplace_vector_release.__wrapped__
+    for parts, answers in ((1, 5), (2, 25), (3, 27), (5, 243)):
+        vectors, chances, _ = answer_cells(body, Terms((0.5,) * parts, 1.0, 1.0, 0.0), False)
+        assert len(vectors) == len(chances) == answers
+        assert sum(chances) == pytest.approx(1.0)
+    with pytest.raises(NotEnumerable, match="arrays of 6 numbers"):
+        answer_cells(body, Terms((0.5,) * 6, 1.0, 1.0, 0.0), False)
+
+
+def test_integers_are_equally_likely():
+    assert law(lambda rng: rng.integers(2, 5)) == pytest.approx(dict.fromkeys((2, 3, 4), 1 / 3))
+    assert law(lambda rng: rng.integers(3)) == pytest.approx(dict.fromkeys((0, 1, 2), 1 / 3))
+    assert len(law(lambda rng: rng.integers(64))) == 64
+    for low, high in ((0, 65), (3, 3), (4, 3)):
+        with pytest.raises(NotEnumerable, match=f"one of {high - low} integers"):
+            law(lambda rng, low=low, high=high: rng.integers(low, high))
+
+
+def test_arithmetic_on_a_uniform_draw():
+    cases = [
+        (lambda u: u + 2.0 < 2.25, 0.25),
+        (lambda u: 2.0 + u < 2.25, 0.25),
+        (lambda u: u - 0.5 < -0.25, 0.25),
+        (lambda u: 0.5 - u > 0.25, 0.25),
+        (lambda u: -u > -0.25, 0.25),
+        (lambda u: 4.0 * u <= 1.0, 0.25),
+        (lambda u: u * -4.0 >= -1.0, 0.25),
+        (lambda u: u / 2.0 < 0.125, 0.25),
+        (lambda u: (u * 4.0 + 1.0) * 2.0 < 4.0, 0.25),
+        (lambda u: int(u * 4.0) == 0, 0.25),
+        (lambda u: math.floor(u * 4.0 + 3.0) == 6, 0.25),
+        (lambda u: int(u * 0.0 + 2.0) == 2, 1.0),
+        (lambda u: u * 0.0 + 2.0 < 2.0, 0.0),
+    ]
+    for number, (compare, chance) in enumerate(cases):
+        found = law(lambda rng, compare=compare: bool(compare(rng.random()))).get(True, 0.0)
+        assert found == pytest.approx(chance), number
+    wide = law(lambda rng: int(rng.random() * 64.0))
+    assert wide == pytest.approx(dict.fromkeys(range(64), 1 / 64))
+    for draw in (lambda rng: int(rng.random() * 65.0), lambda rng: int(rng.random() - 0.5)):
+        with pytest.raises(NotEnumerable, match="wide range"):
+            law(draw)
+
+
+def test_a_coarse_value_splits_what_is_left():
+    def call(rng):
+        u = rng.random()
+        return float(u * 6.0) if u < 0.5 else -1.0
+
+    assert law(call) == pytest.approx({0.5: 1 / 6, 1.5: 1 / 6, 2.5: 1 / 6, -1.0: 0.5})
+
+
+def test_as_many_runs_as_are_allowed():
+    for most, enough in ((8, True), (7, False)):
+        counts = BranchCounts(most, few_cells=False)
+        outcomes = branches(lambda rng: [rng.random() < 0.5 for _ in range(3)][0], counts)
+        if enough:
+            assert len(list(outcomes)) == 8
+        else:
+            with pytest.raises(NotEnumerable, match="one decision or reward has too many"):
+                list(outcomes)
+
+
+def test_reports_of_devices_are_kept():
+    counts = BranchCounts(100, few_cells=False)
+    found = [rng.reports for _, rng in branches(lambda r: bernoulli_report(r, 1.0, 1.0), counts)]
+    assert sorted(found) == [[0.0], [1.0]]
+    assert not counts.rounded
+    found = [rng.reports for _, rng in branches(lambda r: laplace_release(r, 1.0, 1.0, 1.0), counts)]
+    assert found == [[]] * 5
+    assert counts.rounded
