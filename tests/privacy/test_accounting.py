@@ -261,3 +261,8 @@ def test_optimal_epsilon_inverts_brute_force(epsilon: float, n: int) -> None:
     lost = least_delta(1e-3, n)
     found = optimal_epsilon(epsilon, 1e-3, n, lost + 0.01)
     assert optimal_delta(epsilon, 1e-3, n, found) == pytest.approx(lost + 0.01, rel=1e-9)
+
+
+@pytest.mark.parametrize("interval", [1, 2, 64, 77])
+def test_the_smallest_interval_reaches_an_epsilon_exactly(interval: int) -> None:
+    assert smallest_interval(interval_epsilon(interval, 0.01, 1.1), 0.01, 1.1) == interval

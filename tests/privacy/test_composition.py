@@ -9,10 +9,14 @@ import sys
 import numpy as np
 import pytest
 
-from balaclava.errors import ParameterError, PrivacyError
+from balaclava.errors import MissingPartError, ParameterError, PrivacyError
 from balaclava.privacy import composition
 from balaclava.privacy.accounting import (
+    advanced_epsilon,
+    gaussian_delta,
     gaussian_epsilon,
+    optimal_epsilon,
+    zcdp_to_approx_dp,
 )
 from balaclava.privacy.composition import (
     AnyMechanism,
@@ -24,6 +28,8 @@ from balaclava.privacy.composition import (
     pld_epsilon,
     reconcile,
 )
+from balaclava.privacy.mechanisms.base import scipy_law
+from balaclava.privacy.mechanisms.perturbed_index import BetaLaw
 
 
 @pytest.mark.parametrize("n", [1, 2, 30, 3000])
@@ -208,3 +214,72 @@ def test_heavy_packages_are_loaded_late() -> None:
         "sys.exit(bool({'scipy', 'dp_accounting'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_basic_and_advanced_composition_split_delta() -> None:
+    n, delta, law = 50, 1e-4, GaussianNoise(0.1)
+    composed = compose(law, n, delta)
+    assert composed.epsilon("basic") == pytest.approx(n * gaussian_epsilon(0.1, delta / n))
+    each = gaussian_epsilon(0.1, delta / (2 * n))
+    assert composed.epsilon("advanced") == pytest.approx(advanced_epsilon(each, n, delta / 2))
+    lossy = compose(AnyMechanism(0.1, 1e-6), n, delta)
+    assert lossy.epsilon("basic") == pytest.approx(0.1 * n)
+    assert lossy.epsilon("advanced") == pytest.approx(advanced_epsilon(0.1, n, delta - n * 1e-6))
+    assert compose(AnyMechanism(0.1, 1e-6), n, 50e-6).epsilon("basic") == pytest.approx(0.1 * n)
+    assert compose(AnyMechanism(0.1, 1e-6), n, 49.999e-6).epsilon("basic") == math.inf
+    assert composed.epsilon("zCDP") == zcdp_to_approx_dp(0.1**2 * n / 2, delta)
+
+
+def test_a_delta_that_fourier_transforms_do_not_resolve_has_no_pld() -> None:
+    for law, n, delta, resolved in (
+        (AnyMechanism(0.1), 10, 1e-10, True),
+        (AnyMechanism(0.1), 10, 0.99e-10, False),
+        (AnyMechanism(0.1), 10_000, 0.99e-9, False),
+        (AnyMechanism(0.1), 10_000, 1.01e-9, True),
+        (LaplaceNoise(0.99e-3), 10, 1e-4, False),
+        (LaplaceNoise(1e-3), 10, 1e-4, True),
+        (GaussianNoise(99.0), 1, 1e-4, True),
+        (GaussianNoise(51.0), 4, 1e-4, False),
+    ):
+        assert math.isfinite(compose(law, n, delta).epsilon("PLD")) is resolved, (law, n)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.99e-3, 1e-3, 0.1])
+@pytest.mark.parametrize("kind", [AnyMechanism, LaplaceNoise])
+def test_rdp_of_many_small_losses_is_that_of_a_gaussian(
+    kind: type[AnyMechanism], epsilon: float
+) -> None:
+    exact = gaussian_epsilon(2.0, 1e-5)  # of the shift epsilon sqrt(n)
+    found = composition.rdp_epsilon(kind(epsilon), round(4 / epsilon**2), 1e-5)
+    assert 0.99 * exact <= found <= 1.1 * exact
+
+
+def test_one_laplace_release_has_its_closed_form() -> None:
+    for epsilon, delta in ((0.5, 0.01), (2.0, 1e-3), (0.1, 0.1)):
+        composed = compose(LaplaceNoise(epsilon), 1, delta)
+        assert composed.epsilon("Laplace") == max(epsilon + 2 * math.log1p(-delta), 0.0)
+        cut = math.log(2 * math.exp(epsilon / 2) - 1)
+        assert composed.epsilon("output cut in two") == pytest.approx(
+            optimal_epsilon(cut, 0.0, 1, delta)
+        )
+    assert compose(LaplaceNoise(0.5), 2, 0.01).epsilon("Laplace") == math.inf
+
+
+@pytest.mark.parametrize("missing", ["dp_accounting", "scipy"])
+def test_a_missing_package_is_named_with_its_extra(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    calls = {
+        "dp_accounting": [lambda: composition.rdp_epsilon(AnyMechanism(0.1), 2, 0.1)],
+        "scipy": [
+            lambda: gaussian_epsilon(1.0, 0.1),
+            lambda: gaussian_delta(1.0, 0.1),
+            lambda: optimal_epsilon(0.1, 0.0, 2, 0.1),
+            lambda: scipy_law("norm"),
+            lambda: BetaLaw(1.0, 2.0).cdf(0.5),
+        ],
+    }
+    for call in calls[missing]:
+        with pytest.raises(MissingPartError, match="which is not installed; install it with"):
+            call()

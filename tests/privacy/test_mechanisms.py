@@ -14,6 +14,7 @@ from scipy import stats
 
 from balaclava._core.kernels import compiled, kernel
 from balaclava.auditing.laws.exact_audit import hockey_stick
+from balaclava.auditing.laws.probed_laws import ChosenDraws, answer_to
 from balaclava.errors import PrivacyError
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.mechanisms import counters
@@ -357,3 +358,37 @@ def test_the_reach_in_steps_is_the_smallest_that_keeps_delta(
     reach = reach_in_steps(steps, epsilon, delta)
     assert outermost(reach) <= delta * (1 + 1e-12)
     assert reach == steps or outermost(reach - 1) > delta
+
+
+@pytest.mark.parametrize("release", [laplace_release, laplace_report, gaussian_release, gaussian_index])
+def test_a_body_scales_one_draw_to_its_law(release: Any) -> None:
+    """Compiled code runs it; the draws are chosen, so that nothing is left to chance."""
+    terms, declared = Terms(0.3, 0.01, 0.7, 0.01), declared_mechanism(release)
+    assert declared.law is not None
+    centre, scale = declared.law(terms).args
+    for point in (-1.0, 0.0, 2.5):
+        found = answer_to(declared, terms, ChosenDraws(point))
+        assert found == pytest.approx(centre + scale * point)
+
+
+def test_a_body_inverts_its_law() -> None:
+    declared, terms = declared_mechanism(truncated_laplace_release), Terms(3.0, 0.5, 0.7, 0.01)
+    assert declared.law is not None
+    for u in (0.001, 0.3, 0.5, 0.7, 0.999):
+        found = float(answer_to(declared, terms, Uniform(u))[0])
+        mirrored = 0.5 - u if u < 0.5 else u  # on both sides the size grows with u
+        assert abs(found - 3.0) == pytest.approx(abs(declared.law(terms).ppf(mirrored) - 3.0))
+        assert (found < 3.0) is (u < 0.5)
+    truthful = report_probability(0.3, 1.0)
+    for u, report in ((truthful - 1e-9, 1.0), (truthful + 1e-9, 0.0)):
+        assert bernoulli_report.__wrapped__(Uniform(u), 0.3, 1.0) == report
+
+
+class Uniform:
+    """A generator whose uniform draws are all the same."""
+
+    def __init__(self, draw: float) -> None:
+        self.draw = draw
+
+    def random(self) -> float:
+        return self.draw
