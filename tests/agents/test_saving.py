@@ -8,13 +8,20 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.agents.saving import content_digest
+from balaclava.agents.saving import (
+    DamageError,
+    content_digest,
+    fill_state,
+    pack_state,
+    plain_generator,
+    set_generator,
+)
 from balaclava.errors import BalaclavaError, PolicyError, SavedStateError
 from balaclava.frames.tally import begin_tally
 from balaclava.testing.examples import examples
@@ -287,6 +294,10 @@ NONSENSE: dict[str, Callable[[Saved], None]] = {
         settling={"patience": 25, "settle": "window", "missing": 0.0},
         reception={"held": [[s["open"][0][0], "reward", None]]},
     ),
+    "a value without its kind": lambda s: s.update(
+        settling={"patience": 25, "settle": "window", "missing": 0.0},
+        reception={"held": [[s["open"][0][0], None, "1"]]},
+    ),
     "another generator": lambda s: s["generator"].update(bit_generator="MT19937"),
     "half a generator": lambda s: s["generator"]["state"]["state"].pop(),
     "a window without its value": lambda s: s["settling"].update(settle="window"),
@@ -451,3 +462,75 @@ def test_the_error_of_a_failed_kernel_contains_no_reward():
     assert error.value.__suppress_context__
     with pytest.raises(PolicyError, match="failed in round 3 with a ValueError"):
         agent.ask()
+
+
+class Numbers(NamedTuple):
+    """A state with one array of each kind."""
+
+    flags: np.ndarray
+    counts: np.ndarray
+    sums: np.ndarray
+    radii: np.ndarray
+
+
+def numbers() -> Numbers:
+    flags, counts = np.zeros(2, np.bool_), np.zeros(2, np.int64)
+    return Numbers(flags, counts, np.zeros(2), np.full(2, math.inf))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "refused"),
+    [
+        ("counts", [0, -1], ""),
+        ("counts", [0, -2], "out of its range"),
+        ("counts", [-2, 5], "out of its range"),
+        ("counts", [2**62, 0], ""),
+        ("counts", [0, 2**62 + 1], "out of its range"),
+        ("sums", [-1e300, 1e300], ""),
+        ("sums", [0.0, math.inf], "not finite"),
+        ("sums", [math.nan, 0.0], "not finite"),
+        ("radii", [math.inf, 1.0], ""),
+    ],
+)
+def test_each_array_holds_what_its_kind_may_hold(name, values, refused):
+    policy, packed = bl.policy("ucb1", arms=2), pack_state(numbers())
+    data = np.array(values, getattr(numbers(), name).dtype)
+    packed[name]["data"] = base64.b64encode(data.tobytes()).decode()
+    state = numbers()
+    if refused:
+        with pytest.raises(DamageError, match=refused):
+            fill_state(policy, state, packed, 0)
+    else:
+        fill_state(policy, state, packed, 0)
+        assert getattr(state, name).tolist() == values
+
+
+def test_a_flag_is_true_or_false():
+    packed = pack_state(numbers())
+    for data, refused in ((b"\1\0", False), (b"\0\1", False), (b"\0\2", True), (b"\2\0", True)):
+        packed["flags"]["data"] = base64.b64encode(data).decode()
+        if refused:
+            with pytest.raises(DamageError, match="other than true and false"):
+                fill_state(bl.policy("ucb1", arms=2), numbers(), packed, 0)
+        else:
+            fill_state(bl.policy("ucb1", arms=2), numbers(), packed, 0)
+
+
+@pytest.mark.parametrize(
+    ("part", "least", "most"),
+    [("word", 0, 2**64 - 1), ("has_uint32", 0, 1), ("uinteger", 0, 2**32 - 1)],
+)
+def test_the_state_of_a_generator_is_in_its_range(part, least, most):
+    for value in (least - 1, least, most, most + 1):
+        generator = np.random.Generator(np.random.SFC64(1))
+        saved = plain_generator(generator)
+        if part == "word":
+            saved["state"]["state"][-1] = value
+        else:
+            saved[part] = value
+        if least <= value <= most:
+            set_generator(generator, saved)
+            assert plain_generator(generator) == saved
+        else:
+            with pytest.raises(DamageError):
+                set_generator(generator, saved)
