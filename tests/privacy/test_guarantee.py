@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from scipy.optimize import brentq
 
+from balaclava._core.declared import LARGEST_EPSILON
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import gaussian_epsilon, group_delta
 from balaclava.privacy.composition import (
@@ -263,3 +264,13 @@ def test_odds_are_promised_only_without_delta() -> None:
     assert (
         "no event more likely than e^ε = 2.72 times its probability before, plus δ" in approximate
     )
+
+
+def test_deltas_that_add_up_to_1_promise_nothing() -> None:
+    each = Guarantee(epsilon=0.1, delta=0.125, scope="decision")
+    assert each.over(7).delta == 0.875
+    assert not each.over(8).private
+    assert "their deltas add up to 1 or more" in each.over(8).explain()
+    halves = Guarantee(epsilon=0.5 * LARGEST_EPSILON)
+    assert halves.for_rewards(2).epsilon == LARGEST_EPSILON
+    assert not halves.for_rewards(3).private

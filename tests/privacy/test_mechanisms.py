@@ -18,7 +18,7 @@ from balaclava.auditing.laws.probed_laws import ChosenDraws, answer_to
 from balaclava.errors import PrivacyError
 from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.mechanisms import counters
-from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_release
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_release, gaussian_vector_release
 from balaclava.privacy.mechanisms.base import (
     ROUNDING,
     Loss,
@@ -33,6 +33,7 @@ from balaclava.privacy.mechanisms.counters import tree_levels
 from balaclava.privacy.mechanisms.laplace import (
     laplace_release,
     laplace_report,
+    laplace_vector_release,
     private_argmax_histogram,
 )
 from balaclava.privacy.mechanisms.perturbed_index import gaussian_index
@@ -369,6 +370,11 @@ def test_a_body_scales_one_draw_to_its_law(release: Any) -> None:
     for point in (-1.0, 0.0, 2.5):
         found = answer_to(declared, terms, ChosenDraws(point))
         assert found == pytest.approx(centre + scale * point)
+    vector = {laplace_release: laplace_vector_release, gaussian_release: gaussian_vector_release}
+    if release in vector:
+        array, terms = declared_mechanism(vector[release]), terms._replace(value=(0.3, -4.0))
+        found = answer_to(array, terms, ChosenDraws(2.5))
+        assert found == pytest.approx(np.array(terms.value) + scale * 2.5)
 
 
 def test_a_body_inverts_its_law() -> None:

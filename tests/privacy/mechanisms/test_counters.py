@@ -211,3 +211,15 @@ def test_trees_of_items_of_any_size_keep_their_sensitivity(order: float) -> None
     L = counters.tree_levels(rounds)
     assert abs(held - true) <= rounds * L * (L + 1) // 2 * Fraction(levels[-1]) / 2**52
     assert here[-1][1] <= 2 * levels[-1] * (1 + 2.0**-40)
+
+
+def test_a_tree_of_items_of_any_size_splits_epsilon_over_its_levels() -> None:
+    recorder, trees = Recorder(), counters.begin_trees(2, 3)
+    for n in range(1, 9):
+        counters.tree_insert_within(recorder, trees, 1, 0.75, 1.0, 0.6)
+        assert counters.tree_sum(trees, 1) == pytest.approx(0.75 * min(n, 7), abs=1e-9)
+    assert len(recorder.seen) == 7  # a full tree takes no more
+    assert trees.items.tolist() == [0, 7]
+    for terms in recorder.seen:
+        assert terms.epsilon == pytest.approx(0.6 / 3)
+        assert terms.sensitivity == pytest.approx(2.0, rel=1e-6)
