@@ -161,3 +161,27 @@ def test_a_claim_of_half_the_epsilon_is_refuted():
 )
 def test_does_not_apply(name, given):
     assert audit_exactly(bl.policy(name, arms=2, **given)) is None
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (stats.expon(0.0, 1.0), stats.expon(0.0, 2.0)),
+        (stats.expon(0.0, 2.0), stats.expon(0.0, 1.0)),
+        (stats.gamma(3.0), stats.gamma(3.0, 0.5)),
+        (stats.beta(2.0, 8.0), stats.beta(3.0, 7.0)),
+        (stats.norm(0.0, 1.0), stats.norm(0.3, 1.7)),
+    ],
+)
+def test_the_divergence_of_lopsided_laws_is_their_integral(one, other, epsilon):
+    """By the densities on a fine grid; half-lines by the distribution functions on it."""
+    x = np.linspace(-12.0, 25.0, 400_001)
+    p, q, weight = one.pdf(x), other.pdf(x), math.exp(epsilon)
+    step = x[1] - x[0]
+    delta = max(np.maximum(a - weight * b, 0.0).sum() * step for a, b in ((p, q), (q, p)))
+    tails = [(one.cdf(x), other.cdf(x)), (one.sf(x), other.sf(x))]
+    half = max((s - weight * t).max() for a, b in tails for s, t in ((a, b), (b, a)))
+    found = hockey_stick(one, other, epsilon)
+    assert found.delta == pytest.approx(delta, rel=2e-3, abs=1e-4)
+    assert found.half_lines == pytest.approx(max(half, 0.0), rel=2e-3, abs=1e-5)
