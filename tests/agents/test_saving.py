@@ -18,6 +18,7 @@ from balaclava.agents.saving import (
     DamageError,
     content_digest,
     fill_state,
+    finite_number,
     pack_state,
     plain_generator,
     set_generator,
@@ -298,6 +299,8 @@ NONSENSE: dict[str, Callable[[Saved], None]] = {
         settling={"patience": 25, "settle": "window", "missing": 0.0},
         reception={"held": [[s["open"][0][0], None, "1"]]},
     ),
+    "an order of text": lambda s: s["order"].update(kept="no"),
+    "a generator with more": lambda s: s["generator"].update(more=1),
     "another generator": lambda s: s["generator"].update(bit_generator="MT19937"),
     "half a generator": lambda s: s["generator"]["state"]["state"].pop(),
     "a window without its value": lambda s: s["settling"].update(settle="window"),
@@ -534,3 +537,10 @@ def test_the_state_of_a_generator_is_in_its_range(part, least, most):
         else:
             with pytest.raises(DamageError):
                 set_generator(generator, saved)
+
+
+def test_a_number_of_a_save_is_a_finite_float():
+    assert finite_number(1.5) == 1.5
+    for value in (math.nan, math.inf, 1, "1.5", None):
+        with pytest.raises(DamageError, match="not finite"):
+            finite_number(value)

@@ -14,6 +14,7 @@ from balaclava.agents.settling import (
     guarantee_after_restores,
     guarantee_when_settled,
 )
+from balaclava.frames.tally import begin_tally
 from balaclava.privacy.guarantee import NEIGHBOURS, NEIGHBOURS_IN_TIME, Guarantee, not_private
 
 PRIVATE = Guarantee(epsilon=0.5, delta=0.25, assumptions=("rewards are bounded",))
@@ -78,3 +79,51 @@ def test_the_status_of_an_agent() -> None:
     found = window.status()
     assert (found.open, found.closed, found.rewards) == (4, 1, None)
     assert str(found).startswith("5 decisions, 1 window closed, 4 open")
+
+
+def test_the_status_names_releases_and_decisions_not_learned_from() -> None:
+    agent = bl.policy("dp-imed", arms=2, epsilon=1.0, first_batch=2, holdout=0.5).agent(seed=1)
+    for _ in range(40):
+        agent.tell(agent.ask(), 1.0)
+    status = agent.status()
+    assert status.releases is not None
+    assert f"{status.releases} releases so far" in str(status)
+    assert f"{status.unlearned} not learned from" in str(status)
+    assert "cancelled" not in str(status)
+    agent.cancel(agent.ask())
+    assert "1 cancelled" in str(agent.status())
+
+
+def test_the_last_decision_of_a_save_is_known_and_the_next_is_not() -> None:
+    agent = bl.policy("ucb1", arms=2).agent(seed=1)
+    made = [agent.ask() for _ in range(3)]
+    saved = agent.save()
+    later = agent.ask()
+    restored = bl.restore(saved)
+    restored.tell(made[2], 1.0)
+    assert restored.status().rewards == 1
+    with pytest.raises(bl.errors.DecisionError, match="has its reward"):
+        restored.tell(made[2], 1.0)
+    with pytest.raises(bl.errors.DecisionError, match="after the save"):
+        restored.tell(later, 1.0)
+    with pytest.raises(bl.errors.DecisionError, match="was never made; this agent has made 4"):
+        restored.tell(f"{restored.ask().id.rpartition('-')[0]}-9", 1.0)
+
+
+def test_an_arm_that_a_policy_does_not_have_is_refused() -> None:
+    class Beyond(bl.Policy):
+        """Plays an arm that it does not have."""
+
+        name = "beyond"
+        kernels = bl.Kernels(begin_tally, lambda *_: (2, 0), lambda *_: None)
+
+    with pytest.raises(bl.errors.PolicyError, match="arm"):
+        Beyond(arms=2).agent(seed=1).ask()
+
+
+def test_no_forecast_before_every_arm_has_a_release() -> None:
+    agent = bl.policy("dp-imed", arms=2, epsilon=1.0, first_batch=4).agent(seed=1)
+    assert agent.remaining() is None
+    for _ in range(3):
+        agent.tell(agent.ask(), 1.0)
+    assert agent.remaining() is None

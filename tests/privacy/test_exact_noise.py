@@ -312,3 +312,9 @@ def test_rounding_stays_inside() -> None:
         assert to_unit_grid(x) == to_grid(x, 1.0)
     assert [to_unit_grid(x) for x in (0.0, 0.5, 1.0)] == [0.0, 0.5, 1.0]
     assert 0.0 < to_unit_grid(2.0**-21 * 1.01) < to_unit_grid(math.nextafter(1.0, 0.0)) == 1.0
+
+
+def test_a_value_is_rounded_to_the_nearest_step() -> None:
+    step = 2.0**-20
+    for value, position in ((0.49, 0), (0.5, 1), (1.49, 1), (-0.5, 0), (-0.51, -1), (7.0, 7)):
+        assert to_steps(value * step, 1.0) == (position, 2**20 + 1, Fraction(step))

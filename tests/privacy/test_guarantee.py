@@ -274,3 +274,10 @@ def test_deltas_that_add_up_to_1_promise_nothing() -> None:
     halves = Guarantee(epsilon=0.5 * LARGEST_EPSILON)
     assert halves.for_rewards(2).epsilon == LARGEST_EPSILON
     assert not halves.for_rewards(3).private
+
+
+def test_only_several_decisions_cost_less_at_a_delta() -> None:
+    each = Guarantee(epsilon=0.1, scope="decision")
+    assert "and to less at a δ above 0" not in each.over(1).explanation
+    assert "and to less at a δ above 0" in each.over(2).explanation
+    assert "and to less at a δ above 0" not in each.over(2, delta=0.01).explanation

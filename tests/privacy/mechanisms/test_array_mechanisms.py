@@ -15,6 +15,7 @@ from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.exact_noise import vector_to_steps
 from balaclava.privacy.mechanisms.analytic_gaussian import (
     exact_gaussian_vector,
+    gaussian_fault,
     gaussian_release,
     gaussian_shift,
     gaussian_vector_release,
@@ -102,3 +103,10 @@ def test_compiled_arrays_agree_with_interpreted_ones():
 def test_what_no_gaussian_keeps_is_refused(epsilon, delta):
     with pytest.raises(PrivacyError, match=r"epsilon = "):
         gaussian_release(SystemRandomness(), 0.3, 1.0, epsilon, delta)
+
+
+def test_settings_that_exact_gaussian_noise_cannot_keep_are_named() -> None:
+    assert gaussian_fault(1.0, 0.01, 5) == ""
+    assert "is too large for Gaussian noise" in gaussian_fault(700.1, 0.01, 1)
+    assert "is too small for exact Gaussian noise on 5 elements" in gaussian_fault(1.99e-5, 0.01, 5)
+    assert gaussian_fault(2.01e-5, 0.01, 5) == ""
