@@ -14,8 +14,8 @@ changed, or, for survivors, a test that guards it.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import argparse
 import ast
 import functools
@@ -402,9 +402,7 @@ class Stage(NamedTuple):
 class Bench:
     """A plug-in of pytest that runs the collected tests on mutants, and keeps what came out."""
 
-    def __init__(
-        self, chosen: list[Mutant], files: list[str], options: argparse.Namespace
-    ) -> None:
+    def __init__(self, chosen: list[Mutant], files: list[str], options: argparse.Namespace) -> None:
         self.chosen, self.options = chosen, options
         self.digests = {file: digest_of((ROOT / file).read_text("utf-8")) for file in files}
         self.results: Path = options.results
@@ -474,7 +472,9 @@ class Bench:
             seconds = round(time.process_time() - began, 3)
             if passed:
                 found[name] = {
-                    "seconds": seconds, "compiles": calls.compiles, "calls": calls.names()
+                    "seconds": seconds,
+                    "compiles": calls.compiles,
+                    "calls": calls.names(),
                 }
         return found
 
@@ -667,7 +667,9 @@ def main() -> None:
     files = sorted({file for each in chosen for file in guards(each.module)})
     files = [file for file in files if options.tests is None or file in options.tests]
     bench = Bench(chosen, files, options)
-    pytest.main([*files, "-q", "-s", "-p", "no:cacheprovider", "-m", MARKS, "-W", "ignore"], plugins=[bench])
+    pytest.main(
+        [*files, "-q", "-s", "-p", "no:cacheprovider", "-m", MARKS, "-W", "ignore"], plugins=[bench]
+    )
     raise SystemExit(min(1, report(bench.found)))
 
 

@@ -97,7 +97,7 @@ def test_the_parts_of_an_array():
     assert recorded.entries[:3, ct.VALUE].tolist() == value.tolist()
     assert recorded.entries[:3, ct.ANSWER].tolist() == [1.5, 2.5, 3.5]
     recorded.cursor[:] = (0, 1, 0, 0)
-    place = ct.note_parts(recorded, 5.0, value + [0.0, 0.0, 1.0], 1.0, 0.5, 0.01)
+    place = ct.note_parts(recorded, 5.0, value + np.array([0.0, 0.0, 1.0]), 1.0, 0.5, 0.01)
     other = np.zeros(3)
     ct.settle_parts(recorded, place, other, False)
     assert other.tolist() == [1.5, 2.5, 3.5]

@@ -150,8 +150,9 @@ def test_a_coin_falls_on_either_side():
 
 def test_ranges_of_answers():
     answers = rare("high")
-    laplace, bounded = declared_mechanism(laplace_release), declared_mechanism(
-        truncated_laplace_release
+    laplace, bounded = (
+        declared_mechanism(laplace_release),
+        declared_mechanism(truncated_laplace_release),
     )
     terms = Terms(3.0, 1.0, 1.0, 0.01)
     assert answers.answer_range(laplace, terms) == (-np.inf, np.inf, False)
@@ -160,9 +161,8 @@ def test_ranges_of_answers():
     assert (low, high, whole) == (law.ppf(1e-9), law.isf(1e-9), False)
     moved = answers.answer_range(bounded, terms._replace(value=4.0))
     assert moved[:2] == pytest.approx((low + 1.0, high + 1.0))
-    assert answers.answer_range(declared_mechanism(bernoulli_report), terms._replace(value=0.3)) == (
-        0.0, 1.0, True
-    )  # fmt: skip
+    coin = declared_mechanism(bernoulli_report)
+    assert answers.answer_range(coin, terms._replace(value=0.3)) == (0.0, 1.0, True)
     assert answers.rare_number(bounded, terms, 4.5, None) == min(3.0 + 3.0 * 1.5, high)
     assert answers.rare_number(bounded, terms, 8.5, None) == high
     assert rare("low").rare_number(bounded, terms, 8.5, None) == low
@@ -178,7 +178,9 @@ def test_an_array_is_stretched_part_by_part_or_chosen_among_draws():
     assert found == (-9.0, 1.0)
     assert next(draws, None) is None  # 24 draws
     numbers = iter([float(n) for n in range(24)])
-    found = rare("high").rare_number(geometric, terms._replace(value=3.0), 4.0, lambda: next(numbers))
+    found = rare("high").rare_number(
+        geometric, terms._replace(value=3.0), 4.0, lambda: next(numbers)
+    )
     assert found == 6.0  # the draw next to 3 + 3 * 1
 
 

@@ -188,7 +188,9 @@ def test_propensities_are_exact(even, moment):
     by_rule = {"block of three": 1 / 3, "two due": 0.5, "one arm left": 1.0}[moment]
     assert max(shares.values()) == pytest.approx(drawn / 4 + (1 - drawn) * by_rule)
     held, explored = even[1], (1 - even[1]) * even[0] / 4
-    unlearned = 1.0 if moment == "one arm left" else held + explored  # one arm of four is not in play
+    unlearned = (
+        1.0 if moment == "one arm left" else held + explored
+    )  # one arm of four is not in play
     assert np.mean(np.array(phases) == UNLEARNED) == pytest.approx(unlearned)
     assert {int(phase) for phase in phases} <= {UNLEARNED, 1}
     out_of_turn = np.mean([copy.out_of_turn.sum(axis=1) for copy in copies], axis=0)

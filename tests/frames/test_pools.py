@@ -210,7 +210,10 @@ def open_batches():
 
 
 BEYOND = "the arm in play continues beyond its batch"
-AWAITS, LOST = "a batch awaits more decisions than it has", "a batch lost more decisions than it has"
+AWAITS, LOST = (
+    "a batch awaits more decisions than it has",
+    "a batch lost more decisions than it has",
+)
 TOO_MANY = "a batch has more decisions than its size, or fewer than 0"
 MORE = "more rewards or assigned decisions than decisions"
 WITHOUT = "a sum or a release without a batch"

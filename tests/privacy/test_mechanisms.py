@@ -345,7 +345,14 @@ def test_the_truncated_law_is_symmetric_around_its_centre(epsilon: float, delta:
 
 @pytest.mark.parametrize(
     ("steps", "epsilon", "delta"),
-    [(5, 0.7, 0.01), (40, 0.1, 1e-4), (3, 3.0, 0.2), (7, 0.0, 0.01), (2, 1e-250, 0.3), (9, 1.0, 0.9)],
+    [
+        (5, 0.7, 0.01),
+        (40, 0.1, 1e-4),
+        (3, 3.0, 0.2),
+        (7, 0.0, 0.01),
+        (2, 1e-250, 0.3),
+        (9, 1.0, 0.9),
+    ],
 )
 def test_the_reach_in_steps_is_the_smallest_that_keeps_delta(
     steps: int, epsilon: float, delta: float
@@ -361,7 +368,9 @@ def test_the_reach_in_steps_is_the_smallest_that_keeps_delta(
     assert reach == steps or outermost(reach - 1) > delta
 
 
-@pytest.mark.parametrize("release", [laplace_release, laplace_report, gaussian_release, gaussian_index])
+@pytest.mark.parametrize(
+    "release", [laplace_release, laplace_report, gaussian_release, gaussian_index]
+)
 def test_a_body_scales_one_draw_to_its_law(release: Any) -> None:
     """Compiled code runs it; the draws are chosen, so that nothing is left to chance."""
     terms, declared = Terms(0.3, 0.01, 0.7, 0.01), declared_mechanism(release)

@@ -46,9 +46,7 @@ def test_a_claim_that_holds_is_not_refuted_even_where_it_is_tight():
     assert result.epsilon_lower > 0.5
 
 
-COUNTS = GameCounts(
-    pulls=np.array([[[[1, 2, 7]]]]), same=np.array([8, 9]), prefix=np.array([8, 6])
-)
+COUNTS = GameCounts(pulls=np.array([[[[1, 2, 7]]]]), same=np.array([8, 9]), prefix=np.array([8, 6]))
 
 
 def test_events_of_whole_runs():

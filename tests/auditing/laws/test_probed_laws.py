@@ -96,7 +96,7 @@ def test_an_answer_to_chosen_draws():
 def test_rare_draws_are_far_in_both_tails():
     draws = RareDraws(np.random.default_rng(0))
     uniform = np.array([draws.random() for _ in range(400)])
-    assert ((0 < uniform) & (uniform < 1)).all()
+    assert ((uniform > 0) & (uniform < 1)).all()
     tails = [np.mean(uniform < 0.01), np.mean(uniform > 0.99)]
     assert tails == pytest.approx([0.25, 0.25], abs=0.08)
     assert uniform.min() < 1e-7
