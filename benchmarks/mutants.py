@@ -1,16 +1,20 @@
 """Mutants: one small change at a time in the code that privacy rests on, and the tests that see it.
 
 A mutant changes a sign, a scale, a bound, a comparison, a connective, a constant or drops a call.
-It is killed if a test that guards its module fails. A survivor is either equivalent (the change
-makes no difference that may matter; `equivalent_mutants.toml` has the reason) or shows a missing
-test. Each mutant runs in a forked process, on a copy of the sources with one file changed, with an
-empty cache of compiled code.
+It is killed if a test fails, or takes too long, that calls its function. A survivor is either
+equivalent (the change makes no difference that may matter; `equivalent_mutants.toml` has the
+reason) or shows a missing test.
+
+One process collects the tests. It records once which functions each test calls, interpreted or
+compiled. For each mutant it forks, changes the code of the function, and runs the tests that call
+it, the shortest first, those that compile last, until one fails. A mutant that only an import
+shows runs on a copy of the sources. Code that the mutant is not in is compiled once.
 
     python benchmarks/mutants.py --sample 250 --seed 1
     python benchmarks/mutants.py --modules frames/pools.py privacy/mechanisms --sample 20
 
 Results are added to `out/mutants.jsonl`; what is there is not run again, unless the module
-changed, or, for survivors, a test that guards it.
+changed, or, for survivors, a file of tests.
 """
 
 from __future__ import annotations

@@ -72,11 +72,28 @@ def test_the_reasons_are_of_mutants_that_exist() -> None:
 
 
 def test_every_module_has_tests_that_guard_it() -> None:
-    unguarded = [name for name in mutants.modules(list(mutants.ROOMS)) if not mutants.guards(name)]
-    assert unguarded == []
+    for name in mutants.modules(list(mutants.ROOMS)):
+        example, *tests = mutants.guards(name)
+        assert (ROOT / example).exists()
+        assert tests
+        assert all((ROOT / file).exists() for file in tests)
 
 
 def test_a_longer_sample_begins_with_the_shorter() -> None:
     short = mutants.sample(["frames/tally.py"], 3, 1)
     assert mutants.sample(["frames/tally.py"], 6, 1)[:3] == short
     assert short != mutants.sample(["frames/tally.py"], 3, 2)
+
+
+def test_a_test_covers_the_function_that_it_calls_and_those_inside() -> None:
+    (mutant, *_) = mutants.mutants("frames/law.py", "def outer():\n    def law():\n        f()\n")
+    assert mutant.function == "outer.law"
+    for call in ("outer", "outer.law", "outer.law.deeper"):
+        assert mutants.covers(f"frames/law.py:{call}", mutant)
+    for call in ("frames/law.py:out", "frames/law.py:outer.other", "frames/other.py:outer"):
+        assert not mutants.covers(call, mutant)
+
+
+def test_the_shortest_tests_come_first_within_the_budget() -> None:
+    tests = [(2.0, "b"), (0.5, "a"), (9.0, "c")]
+    assert mutants.within(3.0, tests) == [(0.5, "a"), (2.0, "b")]
