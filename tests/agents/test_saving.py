@@ -278,6 +278,7 @@ NONSENSE: dict[str, Callable[[Saved], None]] = {
     "open of another agent": lambda s: s["open"][0].__setitem__(0, "f" * 32 + "-2"),
     "arm that is none": lambda s: s["open"][0].__setitem__(2, 3),
     "open out of order": lambda s: s["open"].reverse(),
+    "closed that is no decision": lambda s: s["closed"][0].__setitem__(0, "me"),
     "ended otherwise": lambda s: s["closed"][0].__setitem__(1, "eaten"),
     "rewards that do not add up": lambda s: s["reception"].update(rewards=1, came=1),
     "a wait beyond the clock": lambda s: s["reception"].update(reach=999.0),

@@ -248,7 +248,7 @@ def test_gaussian_epsilon_at_its_ends() -> None:
     assert edge == pytest.approx(2 * special.ndtr(shift / 2) - 1)
     assert gaussian_epsilon(shift, edge) == 0.0
     assert gaussian_epsilon(shift, edge * (1 - 1e-6)) > 0.0
-    for delta in (1e-12, 1e-3):
+    for shift, delta in ((0.7, 1e-12), (0.7, 1e-3), (3.0, 0.6)):
         found = gaussian_epsilon(shift, delta)
         assert gaussian_delta(shift, found) == pytest.approx(delta, rel=1e-9)
 
