@@ -277,14 +277,14 @@ class Calls:
 
     def names(self) -> list[str]:
         """The functions, as `module:function`, by the names that mutants have."""
-        found = set()
+        names = set()
         for code in list(self.codes.values()):
             _, inside, module = code.co_filename.rpartition("/src/balaclava/")
             if inside and module.startswith(ROOMS):
                 parts = code.co_qualname.replace(".<locals>", "").split(".")
                 plain = itertools.takewhile(lambda part: not part.startswith("<"), parts)
-                found.add(f"{module}:{'.'.join(plain)}")
-        return sorted(found)
+                names.add(f"{module}:{'.'.join(plain)}")
+        return sorted(names)
 
 
 def names_in(code: types.CodeType) -> set[str]:
@@ -333,7 +333,7 @@ class Functions:
         old = compile(source, path, "exec", flags, dont_inherit=True)
         new = compile(mutant.source, path, "exec", flags, dont_inherit=True)
         before = dict(pairs(old, old))
-        found = False
+        differs = False
         try:
             changed = list(pairs(old, new))
         except ValueError:  # the mutant lacks a function inside
@@ -342,10 +342,10 @@ class Functions:
             if before[place] != code:
                 for function in self.live.get(place, []):
                     function.__code__ = code
-                    found = True
+                    differs = True
         for each in self.cached:
             each.cache_clear()
-        return found
+        return differs
 
 
 class Outcome(NamedTuple):
@@ -390,10 +390,10 @@ def forked(work: Callable[[], Any], limit: float) -> tuple[Any, float]:
         seconds = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
         answer.seek(0)
         text = answer.read()
-        told = json.loads(text) if text else [None]
-        if isinstance(told, str):
-            raise RuntimeError(told)
-        return told[0], seconds
+        reply = json.loads(text) if text else [None]
+        if isinstance(reply, str):
+            raise RuntimeError(reply)
+        return reply[0], seconds
 
 
 class Stage(NamedTuple):
@@ -465,7 +465,7 @@ class Bench:
     def record(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """Run tests, and note what those that pass call and how long they take."""
         self.use_cache(warm=True)
-        found = {}
+        records = {}
         for name in names:
             calls = Calls()
             began = time.process_time()
@@ -475,12 +475,12 @@ class Bench:
             sys.settrace(None)
             seconds = round(time.process_time() - began, 3)
             if passed:
-                found[name] = {
+                records[name] = {
                     "seconds": seconds,
                     "compiles": calls.compiles,
                     "calls": calls.names(),
                 }
-        return found
+        return records
 
     def use_cache(self, *, warm: bool) -> None:
         """Choose the folder of compiled code: an empty one where a mutant could be in it."""
@@ -506,20 +506,20 @@ class Bench:
             files: of tests.
             past: digests of the files that it has survived already.
         """
-        found: list[tuple[float, str]] = []
+        quick: list[tuple[float, str]] = []
         compiling: list[tuple[float, str]] = []
         for file in files:
             if past.get(file) == self.without(file)["digest"]:
                 continue
             for name, test in self.without(file)["tests"].items():
                 if any(covers(call, mutant) for call in test["calls"]):
-                    (compiling if test["compiles"] else found).append((test["seconds"], name))
-        found = within(self.options.budget, found)
+                    (compiling if test["compiles"] else quick).append((test["seconds"], name))
+        quick = within(self.options.budget, quick)
         compiling = within(self.options.budget, compiling)
         made = []
-        if found:
-            limits = [LEAST_LIMIT + SLOWEST * seconds for seconds, _ in found]
-            made.append(Stage([name for _, name in found], limits))
+        if quick:
+            limits = [LEAST_LIMIT + SLOWEST * seconds for seconds, _ in quick]
+            made.append(Stage([name for _, name in quick], limits))
         if compiling:  # the first of a file takes the time for all
             homes = [name.partition("::")[0] for _, name in compiling]
             limits = [LEAST_LIMIT + SLOWEST * self.without(home)["seconds"] for home in homes]

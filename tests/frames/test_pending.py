@@ -24,4 +24,6 @@ def test_a_note_is_taken_once_and_the_oldest_is_dropped() -> None:
 
 
 def test_faults() -> None:
-    require_ranges(pending.begin_pending(3, 1), 7, {"count": (0, 7), "numbers": (0, 7)})
+    state = pending.begin_pending(3, 1)
+    assert list(state.faults(0)) == []
+    require_ranges(state, 7, {"count": (0, 7), "numbers": (0, 7)})

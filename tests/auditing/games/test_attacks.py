@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.auditing.games import attacks
 from balaclava.auditing.games.attacks import (
     Attack,
     GameSetting,
@@ -162,8 +163,9 @@ def test_a_bettor_stops_once_the_claim_is_refuted(epsilon):
     assert found.pairs == (1_000 if epsilon == 0.5 else 2_500)
 
 
-def test_a_search_keeps_a_pair_that_differs():
+def test_a_search_keeps_a_pair_that_differs(monkeypatch):
     """Streams whose first reward is not the lowest have more pulls of arm 0."""
+    monkeypatch.setattr(attacks, "undecided_gaps", lambda *_: [-1.0, 0.0, 0.5, 1.0])
 
     class Search(Games):
         def __call__(self, policy, stream, games, place, probes, seed, *path):
