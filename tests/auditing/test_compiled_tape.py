@@ -35,12 +35,12 @@ def test_a_query_is_recorded_and_its_answer_replayed():
         [5.0, 3.0, 1.0, 0.5, 0.01, 3.25],
         [6.0, 4.0, 2.0, 0.7, 0.0, 4.5],
     ]
-    assert recorded.cursor.tolist() == [2, 0, 0, 0]
-    recorded.cursor[:] = (0, 1, 0, 0)
+    assert recorded.cursor[:4].tolist() == [2, 0, 0, 0]
+    recorded.cursor[:4] = (0, 1, 0, 0)
     assert ct.note_number(recorded, 5.0, 3.5, 1.0, 0.5, 0.01, 99.0, True) == 3.25
     assert ct.note_number(recorded, 6.0, 4.0, 2.0, 0.7, 0.0, 99.0, True) == 4.5
     assert recorded.moves.tolist() == [[0.0, 3.5], [0.0, 0.0]]
-    assert recorded.cursor.tolist() == [2, 1, 0, 1]
+    assert recorded.cursor[:4].tolist() == [2, 1, 0, 1]
 
 
 @pytest.mark.parametrize("column", range(4))
@@ -48,12 +48,12 @@ def test_another_query_is_a_fault_and_the_first_one_is_kept(column):
     recorded = tape()
     for _ in range(2):
         ct.note_number(recorded, 5.0, 3.0, 1.0, 0.5, 0.01, 3.25, True)
-    recorded.cursor[:] = (1, 1, 0, 0)
+    recorded.cursor[:4] = (1, 1, 0, 0)
     terms = [5.0, 1.0, 0.5, 0.01]
     terms[column] += 1.0
     code, *rest = terms
     ct.note_number(recorded, code, 3.0, *rest, 3.25, True)
-    assert recorded.cursor.tolist() == [2, 1, 2, 0]
+    assert recorded.cursor[:4].tolist() == [2, 1, 2, 0]
     ct.note_query(recorded, 0, 99.0, 3.0, 1.0, 0.5, 0.01)
     assert recorded.cursor[ct.FAULT] == 2
 
@@ -62,10 +62,10 @@ def test_an_argument_of_a_plain_draw_must_not_move():
     recorded = tape()
     assert ct.note_draw(recorded, 8.0, 2.0, 3.0, 0.25) == 0.25
     assert recorded.entries[0].tolist() == [-8.0, 2.0, 3.0, 0.0, 0.0, 0.25]
-    recorded.cursor[:] = (0, 1, 0, 0)
+    recorded.cursor[:4] = (0, 1, 0, 0)
     assert ct.note_draw(recorded, 8.0, 2.0, 3.0, 0.75) == 0.25
     assert recorded.cursor[ct.FAULT] == 0
-    recorded.cursor[:] = (0, 1, 0, 0)
+    recorded.cursor[:4] = (0, 1, 0, 0)
     ct.note_draw(recorded, 8.0, 2.5, 3.0, 0.75)
     assert (recorded.cursor[ct.FAULT], recorded.cursor[ct.MOVES]) == (1, 0)
 
@@ -74,7 +74,7 @@ def test_moves_beyond_the_room_are_not_kept():
     recorded = tape(queries=8, moves=2)
     for _ in range(3):
         ct.note_number(recorded, 5.0, 3.0, 1.0, 0.5, 0.0, 3.0, True)
-    recorded.cursor[:] = (0, 1, 0, 0)
+    recorded.cursor[:4] = (0, 1, 0, 0)
     for value in (4.0, 5.0, 6.0):
         ct.note_number(recorded, 5.0, value, 1.0, 0.5, 0.0, 3.0, True)
     assert recorded.moves.tolist() == [[0.0, 4.0], [1.0, 5.0]]
@@ -96,7 +96,7 @@ def test_the_parts_of_an_array():
     assert recorded.entries[:3, ct.CODE].tolist() == [5.0, 5.5, 5.5]
     assert recorded.entries[:3, ct.VALUE].tolist() == value.tolist()
     assert recorded.entries[:3, ct.ANSWER].tolist() == [1.5, 2.5, 3.5]
-    recorded.cursor[:] = (0, 1, 0, 0)
+    recorded.cursor[:4] = (0, 1, 0, 0)
     place = ct.note_parts(recorded, 5.0, value + np.array([0.0, 0.0, 1.0]), 1.0, 0.5, 0.01)
     other = np.zeros(3)
     ct.settle_parts(recorded, place, other, False)
