@@ -66,7 +66,7 @@ def test_delayed_events(delay, cancelled):
     assert max(early) > rounds // 4
     own = [item for row in events for item in row if abs(item) <= rounds]
     share = np.mean([item < 0 for item in own])
-    assert (share > 0.0) is (cancelled > 0.0)  # some blocks have a share of their own
+    assert bool(share > 0.0) is (cancelled > 0.0)  # some blocks have a share of their own
     assert all(item > 0 for row in events for item in row if abs(item) > rounds)
     if delay:
         assert any(row != sorted(row) for row in events)  # in any order
