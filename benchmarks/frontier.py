@@ -41,7 +41,9 @@ PROBLEMS = {
     "concave": np.array([0.75, 0.71875, 0.625, 0.46875, 0.25]),
 }
 EPSILONS = (3.0, 1.0, 0.3, 0.1)
-FRESH = [  # problems that no rule was chosen by
+# Two-armed, close and extreme problems. The clock and the grid of sizes were chosen with some of
+# them in view, so they are not held out.
+FRESH = [
     (".05, .06", np.array([0.05, 0.06]), 0.2),
     (".2, .25, .3", np.array([0.2, 0.25, 0.3]), 0.2),
     ("8 arms, .50 to .57", np.linspace(0.5, 0.57, 8), 0.5),
