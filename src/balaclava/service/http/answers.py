@@ -11,13 +11,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 
-class Answer(BaseModel):
+class AnswerBody(BaseModel):
     """An answer, to which later versions may add fields."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class GuaranteeOut(Answer):
+class GuaranteeOut(AnswerBody):
     """A guarantee; epsilon and delta are null without one."""
 
     epsilon: float | None
@@ -29,7 +29,7 @@ class GuaranteeOut(Answer):
     sentence: str
 
 
-class ExperimentOut(Answer):
+class ExperimentOut(AnswerBody):
     """An experiment: its definition, progress and guarantee."""
 
     name: str
@@ -51,13 +51,13 @@ class ExperimentOut(Answer):
     report: dict[str, Any] | None
 
 
-class ExperimentsOut(Answer):
+class ExperimentsOut(AnswerBody):
     """All experiments."""
 
     experiments: list[ExperimentOut]
 
 
-class ArmOut(Answer):
+class ArmOut(AnswerBody):
     """An arm with its released mean and interval."""
 
     arm: int
@@ -70,7 +70,7 @@ class ArmOut(Answer):
     high: float | None
 
 
-class ResultsOut(Answer):
+class ResultsOut(AnswerBody):
     """Released means, and the winner if there is one."""
 
     name: str
@@ -89,7 +89,7 @@ class ResultsOut(Answer):
     sentence: str
 
 
-class PlanOut(Answer):
+class PlanOut(AnswerBody):
     """Decisions needed to name the best arm, and whether the experiment may stop."""
 
     name: str
@@ -104,7 +104,7 @@ class PlanOut(Answer):
     note: str | None
 
 
-class PopulationOut(Answer):
+class PopulationOut(AnswerBody):
     """A privacy budget."""
 
     name: str
@@ -117,20 +117,20 @@ class PopulationOut(Answer):
     overspent: bool
 
 
-class PopulationsOut(Answer):
+class PopulationsOut(AnswerBody):
     """All privacy budgets."""
 
     populations: list[PopulationOut]
 
 
-class LossOut(Answer):
+class LossOut(AnswerBody):
     """A charge."""
 
     epsilon: float
     delta: float
 
 
-class PrivacyOut(Answer):
+class PrivacyOut(AnswerBody):
     """The guarantee, whom it protects, and what it does not cover."""
 
     guarantee: GuaranteeOut
@@ -142,7 +142,7 @@ class PrivacyOut(Answer):
     explanation: str
 
 
-class HistoryOut(Answer):
+class HistoryOut(AnswerBody):
     """Columns of a chart: one value, or one list over the arms, for each moment."""
 
     decisions: list[int]
@@ -154,7 +154,7 @@ class HistoryOut(Answer):
     high: list[list[float | None]]
 
 
-class DecisionStateOut(Answer):
+class DecisionStateOut(AnswerBody):
     """The state of a decision."""
 
     decision_id: str
@@ -165,7 +165,7 @@ class DecisionStateOut(Answer):
     closes: float
 
 
-class EntryOut(Answer):
+class EntryOut(AnswerBody):
     """An entry of the ledger."""
 
     at: float
@@ -183,7 +183,7 @@ class LedgerOut(PopulationsOut):
     entries: list[EntryOut]
 
 
-class KeyOut(Answer):
+class KeyOut(AnswerBody):
     """An API key, without the key itself."""
 
     id: str
@@ -200,13 +200,13 @@ class NewKeyOut(KeyOut):
     key: str
 
 
-class KeysOut(Answer):
+class KeysOut(AnswerBody):
     """All API keys."""
 
     keys: list[KeyOut]
 
 
-class StatusOut(Answer):
+class StatusOut(AnswerBody):
     """Health."""
 
     status: str

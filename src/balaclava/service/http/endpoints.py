@@ -29,7 +29,7 @@ class JavaScriptResponse(Response):
 _REPORT_SCRIPT = Path(__file__).parents[1] / "static" / "report.js"
 
 
-def _answers(model: type[answers.Answer], *statuses: int) -> dict[str, Any]:
+def _answers(model: type[answers.AnswerBody], *statuses: int) -> dict[str, Any]:
     """Document the answer of an endpoint, without validating it each time."""
     documented = {status: {"model": model} for status in statuses or (200,)}
     return {"response_model": None, "responses": documented}
