@@ -59,7 +59,11 @@ def private_names() -> list[str]:
 @functools.cache
 def example(name: str) -> bl.Policy:
     cls = POLICIES.classes()[name]
-    changes = {key: value for key, value in LOUD.items() if key in cls.annotations}
+    changes = {
+        key: value
+        for key, value in LOUD.items()
+        if key in cls.annotations and not (key == "threshold" and "goal" in cls.annotations)
+    }
     return cls.create(completed(cls, {**cls.examples[0], **changes}))
 
 

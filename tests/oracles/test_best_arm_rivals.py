@@ -20,7 +20,6 @@ def test_thresholds_by_hand():
     assert heuristic_threshold(100, 100, 5, 7, 0.01, 1.0) == pytest.approx(8.48, abs=0.01)
 
 
-@pytest.mark.statistical
 def test_dp_top_two_needs_a_tenth_of_the_rounds():
     """Medians of 40 and 100 runs; they differ by a factor of 27, and by 10 with the heuristic."""
     means = best_arm.LINEAR

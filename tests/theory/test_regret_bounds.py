@@ -95,13 +95,13 @@ def test_theorems_for_outliers_hold_up_to_as_many_as_were_told(name: str) -> Non
 
 
 def test_every_policy_with_a_bound_is_tried_here() -> None:
-    """Those for losses have theorems for any of them, and `random` needs none."""
+    """Those for losses have theorems for any of them; `random` needs none, dpr-top-two has none."""
     proved = {
         policy.name
         for policy in EXAMPLES
         if policy.rewards != "loss" and type(policy).proved_bound is not bl.Policy.proved_bound
     }
-    assert proved == {*FOR_DRAWS, "random"}
+    assert proved == {*FOR_DRAWS, "random", "dpr-top-two"}
 
 
 def test_what_playing_at_random_costs() -> None:

@@ -68,7 +68,8 @@ def test_wrong_answers_are_asked_again() -> None:
         "-1.0 is not allowed; give a number above 0",
     ):
         assert said in output
-    assert "use:      bl.policy('dp-imed', arms=2, reward_range=(3.0, 5.0), epsilon=0.5)" in output
+    known = "arms=2, reward_range=(3.0, 5.0), epsilon=0.5, horizon=100"
+    assert f"use:      bl.policy('dp-imed', {known})" in output
 
 
 def test_answers_that_end_early_are_no_answer() -> None:

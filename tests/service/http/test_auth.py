@@ -34,6 +34,7 @@ RIGHTS: dict[tuple[str, str], Any] = {
     ("GET", "/v1/experiments"): READ,
     ("GET", "/v1/experiments/{name}"): READ,
     ("GET", "/v1/experiments/{name}/results"): READ,
+    ("GET", "/v1/experiments/{name}/plan"): READ,
     ("GET", "/v1/experiments/{name}/privacy"): READ,
     ("GET", "/v1/experiments/{name}/history"): READ,
     ("GET", "/v1/populations"): READ,

@@ -81,6 +81,9 @@ def test_the_first_key_is_in_a_file_and_lines_have_a_time(tmp_path: Path) -> Non
         with Client(address, key) as client:
             assert len(client.keys()) == 1
         (tmp_path / "balaclava.db").unlink()
+        until = time.monotonic() + 30  # it looks at most once a second
+        while httpx.get(f"{address}/readyz").status_code == 200 and time.monotonic() < until:
+            time.sleep(0.2)
         assert httpx.get(f"{address}/readyz").status_code == 503
         process.wait_for(r"\n(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S+ ERROR a commit failed: )")
         process.end()

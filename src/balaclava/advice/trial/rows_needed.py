@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.extras import import_extra
 from balaclava._core.number_format import significant
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.advice.plan.trial_plan import POWER
@@ -115,8 +116,7 @@ def smallest_factor(
     gaps: np.ndarray, reach: float, variance: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """The least factor of the rows of a log with which each world misses in 10 % of the cases."""
-    from scipy.special import ndtr
-
+    ndtr = import_extra("scipy.special", "the rows that a log lacks").ndtr
     low, high = np.full((2, len(gaps), 1), [[[1.0 / _LARGEST_FACTOR]], [[_LARGEST_FACTOR]]])
     for _ in range(_HALVINGS):
         middle = np.sqrt(low * high)

@@ -27,6 +27,8 @@ RENAMED_VALUES = {"index": {"careful": "rechecking"}, "batches": {"need": "adapt
 USUAL_CLOCK = 5_000.0
 # First batches of all arms take at most this part of a known horizon.
 FIRST_PART = 0.125
+# Different gaps with which bounds are computed: each takes up to a second, in every report.
+MOST_GAPS = 20
 
 
 @kernel(borrows=True)
@@ -303,6 +305,8 @@ class DPIMED(batched.GrowingBatchPolicy):
         if self.index not in PROVED or scaled is None or sizes[-1] < horizon:
             return None  # or sizes grow too slowly to be listed
         gaps, width = scaled
+        if np.unique(gaps).size > MOST_GAPS:
+            return None
         best = float(np.max(environment.means) - self.reward_range[0]) / width
         growth = 1.0 if self.batches == "ratio" else batched.MOST_GROWTH
         sharp = self.index == "tail"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import logging.config
+import logging
 import os
 import re
 import socket
@@ -106,22 +106,17 @@ def first_key(service: Service, file: str | None = None) -> str | None:
     return None
 
 
-# Lines with a time and a level, of uvicorn and of the service.
-LOGGING: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "line": {
-            "format": "%(asctime)s %(levelname)s %(message)s",
-            "datefmt": "%Y-%m-%dT%H:%M:%S%z",
-        }
-    },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {
-        name: {"handlers": ["stderr"], "level": level}
-        for name, level in (("balaclava", "INFO"), ("uvicorn", "WARNING"))
-    },
-}
+def configure_logging() -> None:
+    """Log lines with a time and a level, of uvicorn and of the service, to stderr.
+
+    Other handlers of the process stay: `logging.config` would close them.
+    """
+    handler = logging.StreamHandler()
+    line = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    handler.setFormatter(line)
+    for name, level in (("balaclava", logging.INFO), ("uvicorn", logging.WARNING)):
+        logging.getLogger(name).handlers = [handler]
+        logging.getLogger(name).setLevel(level)
 
 
 def uvicorn_options(settings: ServerSettings) -> dict[str, Any]:
@@ -131,7 +126,7 @@ def uvicorn_options(settings: ServerSettings) -> dict[str, Any]:
         "port": settings.port,
         "access_log": False,
         "log_level": "warning",
-        "log_config": LOGGING,
+        "log_config": None,
         "timeout_keep_alive": 30,
         "timeout_graceful_shutdown": 10,
         "server_header": False,
@@ -148,7 +143,7 @@ def uvicorn_config(app: Any, settings: ServerSettings) -> uvicorn.Config:
 def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) -> None:
     """Serve until stopped; `greet` gets the URL, and the first admin key if it is new."""
     settings = settings.checked()
-    logging.config.dictConfig(LOGGING)
+    configure_logging()
     with settings.listener() as listener:  # first: the port may be taken
         port = listener.getsockname()[1]
         service = settings.open()  # before the workers: errors and --restored happen once
@@ -172,6 +167,7 @@ def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) ->
 
 def worker() -> FastAPI:
     """The application of one worker process."""
+    configure_logging()
     settings = ServerSettings(**loads(os.environ[_SETTINGS_VARIABLE]))
     app = create_app(settings.open(), keys=settings.keys)
     _freeze_garbage_collector()
