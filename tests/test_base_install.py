@@ -266,7 +266,8 @@ def part_uses(path: Path) -> tuple[set[str], set[str]]:
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require_extra":
-            asked.add(ast.literal_eval(node.args[0]))
+            if isinstance(node.args[0], ast.Constant):
+                asked.add(node.args[0].value)
     return imported & set(EXTRAS), asked
 
 
