@@ -266,8 +266,7 @@ def part_uses(path: Path) -> tuple[set[str], set[str]]:
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require_extra":
-            if isinstance(node.args[0], ast.Constant):
-                asked.add(node.args[0].value)
+            asked |= {name.value for name in node.args[:1] if isinstance(name, ast.Constant)}
     return imported & set(EXTRAS), asked
 
 
