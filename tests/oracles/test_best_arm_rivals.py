@@ -30,7 +30,6 @@ def test_dp_top_two_needs_a_tenth_of_the_rounds():
         assert np.median(out[:, 0]) > least * ours
 
 
-@pytest.mark.statistical
 def test_to_keep_earlier_rewards_errs_less_often():
     """20,000 runs each: 2.2 % against 6.7 % on the linear arms after 400 rounds."""
     errors = [

@@ -51,7 +51,7 @@ def test_from_a_log_to_the_file_for_a_board(
     how = ("clicks.csv", "--arm", "page", "--reward", "paid", "--repetitions", 5)
     answer = invoke(*how, "--assessment", "board.toml")
     assert answer.exit_code == 0, answer.output
-    code = "bl.policy('dp-imed', arms=['old', 'the \"new\"'], epsilon=1.0)"
+    code = "bl.policy('dp-imed', arms=['old', 'the \"new\"'], epsilon=1.0, horizon=1000)"
     assert f"\nuse:      {code}\n" in answer.output
     assert "\nrisk:     it loses " in answer.output
     assert code in html.unescape((tmp_path / "clicks-report.html").read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ def test_the_companion_takes_only_what_protects_the_whole_run() -> None:
     both = trajectory_policies(**common, delta=0.01)
     assert "dp-ucb-int" in set(both) - set(pure)
     assert "dp-ftpl-new" not in both
-    assert pure["dp-imed"] == bl.policy("dp-imed", arms=3, epsilon=1.0)  # as it is used today
+    assert pure["dp-imed"] == bl.policy("dp-imed", **common)  # as it is used today
     published = pure["dp-imed, as published"].parameters
     assert (published["index"], published["batches"]) == ("paper", "ratio")
 

@@ -259,7 +259,7 @@ def recommend(
         >>> import balaclava as bl
         >>> advice = bl.recommend(arms=5, horizon=10_000, epsilon=1.0)
         >>> print(advice.code)
-        bl.policy('dp-imed', arms=5, epsilon=1.0)
+        bl.policy('dp-imed', arms=5, epsilon=1.0, horizon=10000)
         >>> print(advice.guarantee)
         ε=1 per trajectory
         >>> bl.recommend(arms=4, horizon=500, epsilon=0.05).policy.name  # too little to learn from
