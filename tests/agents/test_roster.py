@@ -72,10 +72,12 @@ def test_only_available_arms_are_played_and_arms_are_then_not_compared():
     assert agent.winner() is not None
     assert set(play(agent, 200, available=["a", "b"])) == {"a", "b"}
     assert set(play(agent, 50, available=[0])) == {"a"}
-    with pytest.raises(bl.errors.EstimateError, match="did not offer all of them"):
-        agent.winner()
-    with pytest.raises(bl.errors.EstimateError, match="did not offer all of them"):
-        agent.may_stop()
+    for compare in (
+        *(agent.winner, agent.may_stop, agent.remaining),
+        lambda: agent.difference("a", "b"),
+    ):
+        with pytest.raises(bl.errors.EstimateError, match="did not offer all of them"):
+            compare()
     assert "could get the arm" in agent.estimates().condition
     assert agent.estimates().winner is None
 
@@ -94,18 +96,21 @@ def test_propensities_are_chances_among_the_available_arms():
 
 
 def test_slots_are_reused_and_numbers_are_not():
-    agent = agent_of(arms=("a", "b"))
+    agent, releases = agent_of(arms=("a", "b")), 0
     for number in range(2, 40):
         assert agent.add_arm(f"arm {number}") == number
         for _ in range(30):
             agent.tell(agent.ask(), 0.5)
         agent.retire_arm(number)
+        assert agent.status().releases > releases
+        releases = agent.status().releases
     assert len(agent._runner.roster.arm_in_slot) <= 4
     entries = agent.estimates()
     assert [entry.arm for entry in entries] == list(range(40))
     assert sum(entry.decisions for entry in entries) == agent.status().decisions
     restored = bl.restore(json.loads(json.dumps(agent.save())))
     assert list(restored.estimates()) == list(entries)
+    assert restored.status().releases == releases
 
 
 def test_the_guarantee_lists_what_changes_of_arms_may_depend_on():

@@ -475,6 +475,7 @@ class Agent:
             EstimateError: If the policy offers no estimates.
             UnknownNameError: If there is no such arm.
         """
+        self._require_comparable()
         return self.estimates(confidence).difference(a, b)
 
     def remaining(self, confidence: float = 0.95) -> int | None:
@@ -493,6 +494,7 @@ class Agent:
         Raises:
             EstimateError: If the policy offers no estimates.
         """
+        self._require_comparable()
         return self._reading(confidence).remaining()
 
     def may_stop(

@@ -108,6 +108,7 @@ class PolicyRunner:
         for slot, before in enumerate(roster.arm_in_slot):
             if before in roster.retired and arm_slots.is_free(self.state, slot):
                 roster.archived[before] = self._read(slot)
+                roster.archived_releases += int(arm_slots.find_pools(self.state).settled[slot])
                 arm_slots.clear_slot(begin, self.params, self.state, slot)
                 roster.arm_in_slot[slot] = arm
                 return
@@ -138,11 +139,11 @@ class PolicyRunner:
         return 0, 0.0, 0.0
 
     def batches(self) -> int | None:
-        """The number of releases in the state; None if the policy releases decisions only."""
-        policy = self.policy
+        """The number of releases so far; None if the policy releases decisions only."""
         if self.roster is not None:
-            policy = replace(policy, arms=len(self.roster.arm_in_slot))
-        released = policy.released(self.state)
+            settled = arm_slots.find_pools(self.state).settled
+            return int(settled.sum()) + self.roster.archived_releases
+        released = self.policy.released(self.state)
         return None if released is None else sum(each.batches for each in released)
 
     def level(self, arm: int, phase: int) -> float:

@@ -31,6 +31,7 @@ class ArmRoster:
         self.arm_in_slot = list(range(policy.arms))
         self.retired: set[int] = set()
         self.archived: dict[int, Released] = {}
+        self.archived_releases = 0  # of all archived arms
         self.masked = False  # whether a decision did not offer all arms
 
     @property
@@ -101,12 +102,13 @@ class ArmRoster:
                 [arm, int(rewards), float(mean), float(noise)]
                 for arm, (rewards, mean, noise) in sorted(self.archived.items())
             ],
+            "releases": self.archived_releases,
             "masked": self.masked,
         }
 
     def load(self, saved: Any, clock: int) -> None:
         """Restore `save` into the roster of a policy with all arms, with checks."""
-        exact_keys(saved, "start", "slots", "retired", "archived", "masked")
+        exact_keys(saved, "start", "slots", "retired", "archived", "releases", "masked")
         arms = len(self.labels)
         first = NamedArms(self.labels[: whole_number(saved["start"], 1, arms)])
         self.policy = replace(self.policy, arms=first)
@@ -115,6 +117,7 @@ class ArmRoster:
         for arm, rewards, mean, noise in checked_list(saved["archived"]):
             numbers = whole_number(rewards, 0, clock), finite_number(mean), finite_number(noise)
             self.archived[whole_number(arm, 0, arms - 1)] = numbers
+        self.archived_releases = whole_number(saved["releases"], 0, clock)
         homes = [*self.arm_in_slot, *self.archived]
         if type(saved["masked"]) is not bool or sorted(homes) != list(range(arms)):
             raise DamageError("the arms have no slots, or several")
