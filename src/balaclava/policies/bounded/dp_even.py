@@ -41,7 +41,6 @@ class State(NamedTuple):
     key: np.ndarray  # two random numbers below 2^32 that determine how rewards are rounded
 
     def faults(self, decisions: int) -> Iterator[str]:
-        yield from self.epochs.faults(decisions)
         yield from range_faults(0, LOW_BITS, key=self.key)
 
 

@@ -41,7 +41,6 @@ class State(NamedTuple):
     clock: np.ndarray  # one element: the round of the last decision
 
     def faults(self, decisions: int) -> Iterator[str]:
-        yield from self.epochs.faults(decisions)
         yield from range_faults(0, decisions, clock=self.clock)
 
 

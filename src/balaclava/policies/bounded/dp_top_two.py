@@ -35,7 +35,6 @@ class State(NamedTuple):
     named: np.ndarray  # the best arm; NO_WINNER before it is known
 
     def faults(self, decisions: int) -> Iterator[str]:
-        yield from self.pools.faults(decisions)
         yield from range_faults(
             NO_WINNER, self.evidence.size - 1, named=self.named, leader=self.leader
         )

@@ -45,7 +45,6 @@ class SetState(NamedTuple):
     named: np.ndarray  # the arm to play once the set is known; NO_WINNER before
 
     def faults(self, decisions: int) -> Iterator[str]:
-        yield from self.pools.faults(decisions)
         yield from range_faults(NO_WINNER, self.chosen.size - 1, named=self.named)
         yield from range_faults(0, decisions, compared=self.compared)
         yield from range_faults(0.0, math.inf, evidence=self.evidence)
