@@ -46,9 +46,7 @@ def examine(database: str, ledger: str | None, secrets: str | None) -> Iterator[
         return
     storage = Storage(engine)  # without the lock, and without migrations
     checks: dict[str, Callable[[], str]] = {
-        "versions": lambda: (
-            f"balaclava {balaclava.__version__}, Python {platform.python_version()}"
-        ),
+        "versions": _versions,
         "database": lambda: _check_database(storage, file),
         "secret key": lambda: _check_key(storage, key),
         "ledger": lambda: _check_ledger(storage, ledger),
