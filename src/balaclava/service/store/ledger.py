@@ -311,7 +311,7 @@ class Ledger:
         return {
             uid: (row.experiment, row.epsilon, row.delta)
             for uid, row in last.items()
-            if row.event == CHARGE and (uid not in counts or counts[uid].done == 0)
+            if row.event == CHARGE and (uid not in counts or counts[uid].required == 0)
         }
 
     def void_charge(
