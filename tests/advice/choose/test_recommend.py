@@ -135,7 +135,12 @@ def test_problems_are_those_of_the_users_rate() -> None:
         ({"horizon": 20, "epsilon": 0.1}, "dp-top-two", True),  # no answer is possible
         ({"trust": "local"}, "ldp-top-two", True),
         ({"scope": "decision", "horizon": 3_000}, "dp-top-two", True),
-        ({"rewards": "heavy-tailed", **MORE["heavy-tailed"]}, "dpr-batch-ucb", False),
+        ({"rewards": "heavy-tailed", **MORE["heavy-tailed"]}, "dpr-top-two", False),
+        (
+            {"rewards": "heavy-tailed", "trust": "local", **MORE["heavy-tailed"]},
+            "ldpr-batch-ucb",
+            False,
+        ),
         ({"rewards": "unknown-tails"}, "dpr-adaptive-ucb", False),
         ({"rewards": "adversarial"}, "dp-htinf", False),
     ],
@@ -146,7 +151,7 @@ def test_to_know_which_arm_is_best(given: dict[str, Any], name: str, planned: bo
     assert advice.policy.name == name
     assert (advice.plan is not None) == planned
     assert eval(advice.code, {"bl": bl}) == advice.policy
-    if name == "dpr-batch-ucb":
+    if "heavy-tailed" in given.values():
         assert advice.policy.names_winners
     if not planned or given.get("horizon", 9) < 100 or "scope" in given:
         assert advice.notes

@@ -18,6 +18,7 @@ from balaclava.simulation.reward_delays import Delay
 Goal = Literal["regret", "best"]
 # Policies for rewards in a known range whose goal is the answer, by trust.
 NAMING_POLICIES = {"central": "dp-top-two", "local": "ldp-top-two"}
+TAILS_POLICY = "dpr-top-two"  # the same for heavy tails and outliers, on a trusted server
 USUAL_AROUND = Around(0.5, 0.2)  # of rewards in [0, 1], if the user gives none
 EXPLORED_SHARE = 0.2  # of the rounds, spread evenly over the arms, for policies of low regret
 
@@ -97,18 +98,24 @@ def naming_advice(rule: RecommendationRule, planned: TrialPlan | None) -> Naming
 
 
 def _for_other_rewards(rule: RecommendationRule) -> NamingAdvice:
-    """The policy of low regret, with a share for every arm if it has intervals."""
-    if rule.rewards in ("heavy-tailed", "outliers"):
+    """dpr-top-two with a known moment; else the policy of low regret, which may explore."""
+    known_moment = rule.rewards in ("heavy-tailed", "outliers")
+    if known_moment and rule.trust == "central":
+        why = "it plays the arm or its rival until their proved intervals tell which is best"
+        note = "there is no plan for such rewards; simulate with winners=True how long it takes"
+        return NamingAdvice(TAILS_POLICY, {}, why, (note,))
+    if known_moment:
         why = f"{rule.why}; explore gives every arm a share, so that its intervals tell arms apart"
         note = (
-            "no policy for such rewards is made to name the best arm; simulate with winners=True "
-            "how often this one does, and keep radius_scale = 1: its intervals are then proved"
+            "no policy for reports of such rewards is made to name the best arm; simulate with "
+            "winners=True how often this one does, and keep radius_scale = 1: its intervals are "
+            "then proved"
         )
         return NamingAdvice(rule.policy, {"explore": EXPLORED_SHARE}, why, (note,))
     note = "losses that follow no law have no best arm to name; the goal is ignored"
     if rule.rewards == "unknown-tails":
         note = (
             "it offers no intervals, so it cannot name the best arm; with a known moment "
-            "(rewards = 'heavy-tailed') dpr-batch-ucb can"
+            f"(rewards = 'heavy-tailed') {TAILS_POLICY} can"
         )
     return NamingAdvice(rule.policy, {}, rule.why, (note,))
