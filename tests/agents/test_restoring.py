@@ -59,7 +59,11 @@ def test_a_save_of_version_2_is_restored_and_continues_as_before(name):
     kept = SAVES[name]
     agent = bl.restore(kept["saved"])
     assert estimates(agent) == kept["estimates"]
-    assert play(agent, ROUNDS_AFTER, 6) == kept["next"]
+    made = play(agent, ROUNDS_AFTER, 6)
+    assert [each[:2] for each in made] == [each[:2] for each in kept["next"]]
+    for (*_, propensity), (*_, before) in zip(made, kept["next"], strict=True):
+        # numpy's exp and log differ in the last bit between processors
+        assert propensity == pytest.approx(before, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in SAVES if name.endswith("/arrival")])
