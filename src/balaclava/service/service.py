@@ -148,9 +148,14 @@ class Service:
             timeout.cancel()
 
     async def decide(
-        self, name: str, count: int, request_id: str | None, person: str | None
+        self,
+        name: str,
+        count: int,
+        request_id: str | None,
+        person: str | None,
+        sticky: bool = False,
     ) -> str:
-        job = jobs.MakeDecisions(self.vault, name, count, request_id, person)
+        job = jobs.MakeDecisions(self.vault, name, count, request_id, person, sticky)
         return await self.await_job(job)
 
     async def reward(self, received: list[jobs.ReceivedReward]) -> list[dict[str, bool] | Problem]:

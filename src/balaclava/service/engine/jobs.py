@@ -21,7 +21,12 @@ from balaclava.service.credentials import (
 )
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.served_experiment import FINISHED, PAUSED, RUNNING, ServedExperiment
-from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork, damaged_experiment
+from balaclava.service.engine.unit_of_work import (
+    Prefetch,
+    StoredPerson,
+    UnitOfWork,
+    damaged_experiment,
+)
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import KEY_MADE, KEY_REVOKED, Ledger
 from balaclava.service.store.schema import ended_sessions, experiments, keys
@@ -49,19 +54,24 @@ class WriteJob:
 
 @dataclass
 class MakeDecisions(WriteJob):
-    """Make decisions, for a person or anonymously."""
+    """Make decisions, for a person or anonymously.
+
+    With `sticky`, the person keeps the arm of the first sticky decision. Only that one may learn.
+    """
 
     vault: Vault
     name: str
     count: int = 1
     request_id: str | None = None
     person: str | None = None
+    sticky: bool = False
 
     def __post_init__(self) -> None:
         self.weight = self.count  # type: ignore[misc]
         self._request = self._person = self._body = ""
         if self.request_id is not None:
-            self._body = self.vault.digest("body", json.dumps([self.count, self.person]))
+            body = [self.count, self.person, *(["sticky"] if self.sticky else [])]
+            self._body = self.vault.digest("body", json.dumps(body))
             self._request = self.vault.digest("request", f"{self.name}\0{self.request_id}")
         if self.person is not None:
             self._person = self.vault.digest("person", f"{self.name}\0{self.person}")
@@ -90,6 +100,8 @@ class MakeDecisions(WriteJob):
                 "give the participant as `person`: the experiment is charged to a population, and "
                 "rewards_per_person must hold for each participant",
             )
+        if self.sticky and not self._person:
+            raise Problem(422, "sticky decisions need a `person`, whose arm they repeat")
         rows = self._decide(work, experiment)
         work.add_decisions(rows)
         work.mark_changed(experiment)
@@ -109,13 +121,23 @@ class MakeDecisions(WriteJob):
         population = experiment.definition.population
         stopped = population is not None and work.ledger.overspent(population)
         learning = 0 if stopped or experiment.state == FINISHED else self.count
-        if self._person and learning:
-            key = experiment.id, self._person
-            used = work.persons.get(key, 0)
-            learning = min(learning, max(experiment.definition.rewards_per_person - used, 0))
-            if learning:
-                work.count_person(key, used + learning)
-        return experiment.decide(self.count, learning, bool(self._person))
+        if not self._person or experiment.state == FINISHED:  # when finished, the winner is served
+            return experiment.decide(self.count, learning, bool(self._person))
+        key = experiment.id, self._person
+        known = person = work.persons.get(key, StoredPerson())
+        left = max(experiment.definition.rewards_per_person - known.decisions, 0)
+        learning = min(learning, left)
+        if not self.sticky:
+            rows = experiment.decide(self.count, learning, named=True)
+        else:
+            learning = min(learning, 1) if known.arm is None else 0
+            rows = experiment.decide_for(known.arm, self.count, learning)
+            if known.arm is None:
+                person = person._replace(arm=rows[0]["arm"], decision=rows[0]["id"])
+        person = person._replace(decisions=known.decisions + learning)
+        if person != known:
+            work.update_person(key, person)
+        return rows
 
 
 def decisions_json(experiment: ServedExperiment, rows: Sequence[dict[str, Any]]) -> str:

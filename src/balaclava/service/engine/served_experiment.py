@@ -124,11 +124,13 @@ class ServedExperiment:
 
     # Decisions
 
-    def decide(self, count: int, learning: int, named: bool) -> list[dict[str, Any]]:
+    def decide(
+        self, count: int, learning: int, named: bool, repeated: int | None = None
+    ) -> list[dict[str, Any]]:
         """Make decisions, as rows. The first `learning` of them learn.
 
-        A decision that does not learn depends on released values only. For the driver's speed, a
-        row omits empty columns, and its flags are 0 or 1.
+        Those that do not learn repeat the arm `repeated`. Without it they depend on released values
+        only. For the driver's speed, a row omits empty columns, and its flags are 0 or 1.
         """
         counters, policy = self.counters, self.policy
         closes = counters.time + self.definition.reward_window
@@ -142,7 +144,7 @@ class ServedExperiment:
                 arm, phase, chance = self.runner.choose(counters.rounds)
                 counters.last_arm = arm
             elif place == learning:  # all further decisions repeat this choice
-                arm, phase, chance = self._public_choice()
+                arm, phase, chance = self._public_choice(repeated)
             counters.decisions[arm] += 1
             row = {**(learns if phase >= 0 else public), "id": id, "arm": arm, "phase": phase}
             if chance is not None:
@@ -160,10 +162,19 @@ class ServedExperiment:
             self.next_due = closes
         return rows
 
-    def _public_choice(self) -> Choice:
-        """Choose the leader. It costs no privacy: it depends on released values only."""
+    def decide_for(self, arm: int | None, count: int, learning: int) -> list[dict[str, Any]]:
+        """Make a person's sticky decisions: all with this arm, or else with that of the first."""
+        first = [] if arm is not None else self.decide(1, learning, named=True)
+        repeated = arm if arm is not None else int(first[0]["arm"])
+        return first + self.decide(count - len(first), 0, True, repeated)
+
+    def _public_choice(self, repeated: int | None = None) -> Choice:
+        """Choose the leader, or repeat an arm.
+
+        It costs no privacy: it depends on released values, or on a decision that was answered.
+        """
         chance = None if self.policy.scope == "decision" else 1.0
-        return Choice(self.leader(), -1, chance)
+        return Choice(self.leader() if repeated is None else repeated, -1, chance)
 
     def leader(self) -> int:
         """The arm with the highest released mean; without means, the last arm that learned."""

@@ -4,7 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
@@ -34,6 +34,14 @@ class Prefetch:
     due: bool = False  # all experiments with ended windows
 
 
+class StoredPerson(NamedTuple):
+    """What is stored about a person in an experiment, under a keyed digest."""
+
+    decisions: int = 0  # that learn
+    arm: int | None = None  # that sticky decisions repeat
+    decision: str | None = None  # that set it
+
+
 class OverdueWindowsError(Exception):
     """More windows have ended than one transaction closes: the writer queues the job again."""
 
@@ -58,7 +66,7 @@ class UnitOfWork:
         self.by_id: dict[int, ServedExperiment] = {}
         self.decisions: dict[str, dict[str, Any]] = {}
         self.requests: dict[tuple[int, str], tuple[str, list[dict[str, Any]]]] = {}
-        self.persons: dict[tuple[int, str], int] = {}
+        self.persons: dict[tuple[int, str], StoredPerson] = {}
         self._unreadable: set[str] = set()  # names of experiments with a damaged state
         self._touched: set[int] = set()
         self._created: set[int] = set()
@@ -146,9 +154,9 @@ class UnitOfWork:
         self._new_requests.append(row)
         self.requests[experiment.id, row["digest"]] = row["body"], answer
 
-    def count_person(self, key: tuple[int, str], count: int) -> None:
-        """Set the number of a person's decisions that learn."""
-        self.persons[key] = count
+    def update_person(self, key: tuple[int, str], person: StoredPerson) -> None:
+        """Set what is stored about a person in an experiment."""
+        self.persons[key] = person
         self._changed_persons.add(key)
 
     def add_experiment(self, experiment: ServedExperiment, now: float) -> None:
@@ -193,8 +201,8 @@ class UnitOfWork:
         sql.SNAPSHOTS.insert(self.connection, snapshots_taken)
         rows = [(row["state"], row["kind"], row["value"], id) for id, row in self._changed.items()]
         sql.execute_many(self.connection, sql.UPDATE_DECISION, rows)
-        counts = [(*key, self.persons[key]) for key in sorted(self._changed_persons)]
-        sql.execute_many(self.connection, sql.UPSERT_PERSON, counts)
+        known = [(*key, *self.persons[key]) for key in sorted(self._changed_persons)]
+        sql.execute_many(self.connection, sql.UPSERT_PERSON, known)
         touched = self._touched or self._created or self._new_decisions or self._changed
         return self._wrote or bool(touched)
 
@@ -223,8 +231,8 @@ class UnitOfWork:
 
     def _load_persons(self, keys: Iterable[tuple[str, str]]) -> None:
         for experiment, digests in self._by_experiment(keys):
-            for digest, count in sql.fetch(self.connection, sql.PERSONS, digests, experiment):
-                self.persons[experiment, digest] = count
+            for digest, *row in sql.fetch(self.connection, sql.PERSONS, digests, experiment):
+                self.persons[experiment, digest] = StoredPerson(*row)
 
     def _by_experiment(self, keys: Iterable[tuple[str, str]]) -> Iterable[tuple[int, list[str]]]:
         """Group digests by the experiment's id."""

@@ -39,7 +39,9 @@ def add_decisions(router: APIRouter, service: Service) -> None:
     @router.post("/v1/experiments/{name}/decisions")
     async def decide(name: str, payload: payloads.DecisionsIn) -> payloads.DecisionsOut:
         """Make exactly `count` decisions. A repeated request_id gets the same decisions."""
-        answer = await service.decide(name, payload.count, payload.request_id, payload.person)
+        answer = await service.decide(
+            name, payload.count, payload.request_id, payload.person, payload.sticky
+        )
         return Response(answer, media_type="application/json")  # type: ignore[return-value]
 
     @router.put("/v1/decisions/{decision_id}/reward")

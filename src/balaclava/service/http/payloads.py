@@ -56,6 +56,9 @@ class DecisionsIn(Payload):
     person: ShortText | None = Field(
         None, description="participant; rewards_per_person limits how many decisions learn"
     )
+    sticky: bool = Field(
+        False, description="repeat the arm of the person's first sticky decision; that one learns"
+    )
     count: Annotated[int, Field(ge=1, le=MOST_COUNT)] = 1
 
 

@@ -87,6 +87,8 @@ persons = sa.Table(
     sa.Column("experiment", sa.BigInteger, sa.ForeignKey("experiments.id"), primary_key=True),
     sa.Column("digest", sa.String(64), primary_key=True),
     sa.Column("decisions", sa.Integer, nullable=False),  # that learn
+    sa.Column("arm", sa.Integer),  # that sticky decisions repeat
+    sa.Column("decision", sa.String(22)),  # that set it
 )
 
 snapshots = sa.Table(

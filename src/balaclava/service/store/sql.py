@@ -20,8 +20,9 @@ EXPERIMENT_COLUMNS = ("version", "state", "books", "policy_state", "next_due")  
 UPDATE_EXPERIMENT = f"UPDATE experiments SET {' = ?, '.join(EXPERIMENT_COLUMNS)} = ? WHERE id = ?"
 UPDATE_DECISION = "UPDATE decisions SET state = ?, kind = ?, value = ? WHERE id = ?"
 UPSERT_PERSON = (
-    "INSERT INTO persons (experiment, digest, decisions) VALUES (?, ?, ?) "
-    "ON CONFLICT (experiment, digest) DO UPDATE SET decisions = excluded.decisions"
+    "INSERT INTO persons (experiment, digest, decisions, arm, decision) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (experiment, digest) DO UPDATE SET decisions = excluded.decisions, "
+    "arm = excluded.arm, decision = excluded.decision"
 )
 UPSERT_META = (
     "INSERT INTO meta (name, value) VALUES (?, ?) "
@@ -34,7 +35,9 @@ COUNT_COMMIT = (
 )
 EXPERIMENT_IDS = "SELECT id FROM experiments WHERE name IN (*)"
 VERSIONS = "SELECT id, version FROM experiments WHERE id IN (*) ORDER BY id"
-PERSONS = "SELECT digest, decisions FROM persons WHERE experiment = ? AND digest IN (*)"
+PERSONS = (
+    "SELECT digest, decisions, arm, decision FROM persons WHERE experiment = ? AND digest IN (*)"
+)
 REQUESTS = "SELECT id, digest, body FROM requests WHERE experiment = ? AND digest IN (*)"
 
 

@@ -1,0 +1,70 @@
+"""Sticky decisions: a person keeps the arm of the first one, which alone may learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from balaclava.service.service import Service
+from balaclava.service.store.schema import persons
+from tests.service.http.test_app import client_of, create, decide, reward
+
+WINDOWS = {"default_reward": 0.0, "arms": [f"arm {number}" for number in range(6)]}
+
+
+@pytest.mark.parametrize("cap", [1, 3])
+def test_a_person_keeps_an_arm(
+    open_service: Callable[..., Service], database: str, cap: int
+) -> None:
+    client = client_of(open_service(database))
+    create(client, **WINDOWS, rewards_per_person=cap)
+    people = [f"person {number}" for number in range(12)]
+    first = {person: decide(client, person=person, sticky=True)[0] for person in people}
+    assert len({each["arm"] for each in first.values()}) == 6
+    assert all(each["learns"] for each in first.values())
+    for person in people:
+        again = decide(client, person=person, sticky=True, count=2)
+        assert [each["arm"] for each in again] == [first[person]["arm"]] * 2
+        assert not any(each["learns"] for each in again)
+        assert all(each["propensity"] == 1.0 for each in again)
+    # Others are not bound by it, and have what is left of the cap.
+    assert decide(client, person="person 0")[0]["learns"] is (cap == 3)
+
+
+def test_the_first_of_several_is_repeated_and_learns(open_service: Callable[..., Service]) -> None:
+    client = client_of(open_service())
+    create(client, **WINDOWS, rewards_per_person=3)
+    made = decide(client, person="ann", sticky=True, count=4)
+    assert {each["arm"] for each in made} == {made[0]["arm"]}
+    assert [each["learns"] for each in made] == [True, False, False, False]
+    assert reward(client, made[0], 1.0).json() == {"recorded": True}
+
+
+def test_a_sticky_arm_needs_a_person(open_service: Callable[..., Service]) -> None:
+    client = client_of(open_service())
+    create(client)
+    refused = client.post("/v1/experiments/shop/decisions", json={"sticky": True})
+    assert refused.status_code == 422
+    assert "person" in refused.json()["detail"]
+    asked: dict[str, Any] = {"person": "ann", "request_id": "r"}
+    decide(client, **asked)
+    other = client.post("/v1/experiments/shop/decisions", json={**asked, "sticky": True})
+    assert other.status_code == 409
+
+
+def test_the_winner_is_served_at_the_end(open_service: Callable[..., Service]) -> None:
+    """Nobody keeps a worse arm after the experiment has finished."""
+    service = open_service()
+    client = client_of(service)
+    create(client, **WINDOWS)
+    people = [f"person {number}" for number in range(12)]
+    for person in people:
+        decide(client, person=person, sticky=True)
+    client.post("/v1/experiments/shop/finish")
+    assert len({decide(client, person=person, sticky=True)[0]["arm"] for person in people}) == 1
+    with service.storage.reading() as connection:
+        kept = connection.scalars(select(persons.c.arm)).all()
+    assert len(set(kept)) == 6
