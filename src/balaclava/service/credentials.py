@@ -106,6 +106,10 @@ class Vault:
         message = purpose.encode() + b"\0" + text.encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, message, "sha256").hex()
 
+    def person_digest(self, experiment: str, person: str) -> str:
+        """The digest under which a person is stored, separate for each experiment."""
+        return self.digest("person", f"{experiment}\0{person}")
+
     def sign_session(self, key_id: str) -> str:
         """Sign a session of an API key, for a cookie."""
         content = f"{key_id}.{int(time.time()) + SESSION_SECONDS}.{secrets.token_urlsafe(8)}"

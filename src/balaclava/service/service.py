@@ -182,19 +182,26 @@ class Service:
     # Reading
 
     def experiments(self) -> list[dict[str, Any]]:
-        """All readable experiments, oldest first. Damaged ones are logged and left out."""
+        """Documents of all readable experiments, oldest first."""
+        restores = self.ledger.restores()
+        return [
+            experiment_document(each, restores.get(each.definition.uid, 0))
+            for each in self.all_committed()
+        ]
+
+    def all_committed(self) -> list[ServedExperiment]:
+        """All experiments at their last commits, oldest first. Damaged ones are left out."""
         wanted = select(experiments.c.name, experiments.c.version).order_by(experiments.c.id)
         with self.storage.reading() as connection:
             rows = connection.execute(wanted).all()
-            listed = []
+            listed: list[ServedExperiment] = []
             for row in rows:
                 try:
                     listed.append(self._at_version(connection, *row))
                 except Problem as problem:
                     if problem.status != HTTPStatus.INTERNAL_SERVER_ERROR:  # not a damaged one
                         raise
-        restores = self.ledger.restores()
-        return [experiment_document(each, restores.get(each.definition.uid, 0)) for each in listed]
+        return listed
 
     def experiment(self, name: str) -> dict[str, Any]:
         experiment = self.committed(name)

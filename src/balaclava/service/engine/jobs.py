@@ -74,7 +74,7 @@ class MakeDecisions(WriteJob):
             self._body = self.vault.digest("body", json.dumps(body))
             self._request = self.vault.digest("request", f"{self.name}\0{self.request_id}")
         if self.person is not None:
-            self._person = self.vault.digest("person", f"{self.name}\0{self.person}")
+            self._person = self.vault.person_digest(self.name, self.person)
 
     def prefetch(self, wanted: Prefetch) -> None:
         wanted.names.add(self.name)

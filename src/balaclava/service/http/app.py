@@ -19,6 +19,7 @@ from balaclava.service.http.metrics import Metrics
 from balaclava.service.http.middleware import RequestMiddleware
 from balaclava.service.http.payloads import FIELD_NAMES, ProblemOut
 from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, problem_response
+from balaclava.service.protocols.feature_flags import add_feature_flags
 from balaclava.service.service import Service
 
 _RIGHTS = {"decide": {"decide"}, "read": {"read"}, "admin": {"decide", "read", "admin"}}
@@ -61,6 +62,9 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     endpoints.add_decisions(decisions, service)
     app.include_router(decisions)
     app.add_middleware(fast_router, routes=decisions.routes)
+    flags = APIRouter(dependencies=[Depends(decider)], tags=["decide"])
+    add_feature_flags(flags, service)
+    app.include_router(flags)
     app.add_middleware(
         RequestMiddleware, metrics=metrics, local=not keys, root_path=service.root_path
     )
