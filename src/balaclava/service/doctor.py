@@ -94,6 +94,7 @@ def _check_ledger(storage: Storage, url: str) -> str:
     try:
         comparison = compare(storage, ledger)
         set_clock(Clock(), comparison.last)
+        ledger.require_intact()
         overspent = [name for name, budget in ledger.budgets().items() if budget.overspent]
     finally:
         ledger.close()

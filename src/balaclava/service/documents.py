@@ -44,6 +44,10 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
     return {
         **asdict(definition),
         "parameters": experiment.policy.parameters | {"arms": len(definition.arms)},
+        "owner": experiment.owner,
+        "purpose": experiment.purpose,
+        "retention": experiment.retention,
+        "archived": bool(experiment.settings.archived),
         "state": experiment.state,
         "created": created.isoformat(timespec="seconds"),
         "decisions": sum(counters.decisions),

@@ -25,6 +25,7 @@ from balaclava.service.documents import (
     results_document,
 )
 from balaclava.service.engine import jobs
+from balaclava.service.engine.changes import EditExperiment
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE, ServedExperiment
 from balaclava.service.engine.unit_of_work import read_experiment
@@ -161,9 +162,13 @@ class Service:
     async def reward(self, received: list[jobs.ReceivedReward]) -> list[dict[str, bool] | Problem]:
         return await self.await_job(jobs.RecordRewards(received))
 
-    async def create(self, definition: ExperimentDefinition) -> bool:
+    async def create(self, definition: ExperimentDefinition, by: str = jobs.BY_SERVICE) -> bool:
         """Create an experiment; False if it exists already."""
-        return await self.await_job(jobs.CreateExperiment(self.ledger, definition))
+        return await self.await_job(jobs.CreateExperiment(self.ledger, definition, by))
+
+    async def edit(self, name: str, changes: dict[str, Any], by: str) -> None:
+        """Change what may change in an experiment."""
+        await self.await_job(EditExperiment(self.ledger, name, changes, by))
 
     async def set_state(self, name: str, verb: str, by: str) -> None:
         await self.await_job(jobs.SetExperimentState(self.ledger, name, verb, by))
@@ -320,6 +325,10 @@ class Service:
         return None
 
     # Ledger and keys
+
+    def audit_trail(self, after: int, limit: int) -> dict[str, Any]:
+        """Who changed what, and when."""
+        return {"entries": self.ledger.trail(after, limit)}
 
     def ledger_document(self) -> dict[str, Any]:
         return {

@@ -70,8 +70,8 @@ def review_page(service: Service, name: str) -> str:
     assessment = AssessmentInput(
         experiment.policy,
         title=definition.name,
-        owner=definition.owner,
-        purpose=definition.purpose,
+        owner=experiment.owner,
+        purpose=experiment.purpose,
         population=definition.population or "",
         date=str(datetime.datetime.now(datetime.UTC).date()),
         rewards_per_person=cap if named else None,

@@ -13,9 +13,12 @@ from balaclava.agents.settling import guarantee_after_restores, guarantee_when_s
 from balaclava.errors import BalaclavaError, ParameterError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.service.engine.settings import check_retention
 from balaclava.service.problems import Problem
 
 LONGEST_WINDOW = 10 * 366 * 86_400.0  # seconds: ten years, longer than any trial waits
+
+_ADDED: dict[str, Any] = {"retention": None}  # fields of later versions, with their defaults
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class ExperimentDefinition:
     population: str | None = None
     owner: str = ""
     purpose: str = ""
+    retention: float | None = None
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -48,6 +52,8 @@ class ExperimentDefinition:
             )
         if not 0 < definition.reward_window <= LONGEST_WINDOW:
             raise Problem(422, f"reward_window must be in (0, {LONGEST_WINDOW:g}] seconds")
+        if definition.retention is not None:
+            check_retention(definition.retention, definition.reward_window)
         try:
             policy = definition.make_policy()
             if definition.default_reward is not None:
@@ -116,7 +122,11 @@ class ExperimentDefinition:
 
     @property
     def json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+        values = asdict(self)
+        for name, default in _ADDED.items():  # the uid of an older definition must not change
+            if values[name] == default:
+                del values[name]
+        return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
     @cached_property
     def uid(self) -> str:

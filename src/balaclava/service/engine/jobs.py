@@ -28,7 +28,7 @@ from balaclava.service.engine.unit_of_work import (
     damaged_experiment,
 )
 from balaclava.service.problems import Problem
-from balaclava.service.store.ledger import KEY_MADE, KEY_REVOKED, Ledger
+from balaclava.service.store.ledger import CREATED, KEY_MADE, KEY_REVOKED, Ledger
 from balaclava.service.store.schema import ended_sessions, experiments, keys
 from balaclava.service.store.sql import END_SESSION, UPSERT_META, execute_many
 
@@ -211,6 +211,7 @@ class RecordRewards(WriteJob):
 class CreateExperiment(WriteJob):
     ledger: Ledger
     definition: ExperimentDefinition
+    by: str = BY_SERVICE
 
     def prefetch(self, wanted: Prefetch) -> None:
         wanted.names.add(self.definition.name)
@@ -242,7 +243,9 @@ class CreateExperiment(WriteJob):
                 )
             self._void_charges(work, definition)
             terms = definition.uid, charge.epsilon, charge.delta
-            self.ledger.charge(definition.population, definition.name, *terms)
+            self.ledger.charge(definition.population, definition.name, *terms, self.by)
+        else:
+            self.ledger.note(CREATED, definition.name, definition.uid, self.by, self.by)
         work.add_experiment(experiment, work.now)
         return True
 
@@ -280,7 +283,7 @@ class SetExperimentState(WriteJob):
             return
         if experiment.state == FINISHED:
             raise Problem(409, "the experiment is finished, which cannot be undone")
-        self.ledger.note(self.verb, self.name, None, self.by)
+        self.ledger.note(self.verb, self.name, None, self.by, self.by)
         experiment.state = wanted
         work.mark_changed(experiment)
 
@@ -312,7 +315,7 @@ class CreateKey(WriteJob):
                 "this form was sent before, and its key was created then; it is displayed once. If "
                 "you did not copy it, revoke it and create another",
             )
-        self.ledger.note(KEY_MADE, None, row["id"], f"role {self.role}, {self.by}")
+        self.ledger.note(KEY_MADE, None, row["id"], f"role {self.role}, {self.by}", self.by)
         work.connection.execute(insert(keys).values(**row, digest=key_digest(text)))
         work.mark_written()
         return {**row, "key": text}
@@ -333,7 +336,7 @@ class RevokeKey(WriteJob):
             raise Problem(404, "this key does not exist, or was revoked")
         if known.role == "admin" and sum(row.role == "admin" for row in valid) == 1:
             raise Problem(409, "this is the last admin key; create another one first")
-        self.ledger.note(KEY_REVOKED, None, self.id, self.by)
+        self.ledger.note(KEY_REVOKED, None, self.id, self.by, self.by)
         work.mark_written()
         work.connection.execute(
             update(keys).where(keys.c.id == self.id).values(revoked=time.time())

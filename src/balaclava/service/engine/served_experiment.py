@@ -21,6 +21,7 @@ from balaclava.errors import EstimateError
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
 from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.settings import ExperimentSettings, retention_of
 from balaclava.service.store.schema import DEFAULTED, GIVEN_UP, NOT_LEARNED, OPEN, REWARDED
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
@@ -82,6 +83,7 @@ class ServedExperiment:
         self.counters = Counters(decisions=list(zeros), learning=list(zeros))
         self.created = 0.0
         self.next_due: float | None = None
+        self.settings = ExperimentSettings()
         self._cached_values: tuple[Any, dict[str, Any]] | None = None
 
     @classmethod
@@ -95,6 +97,7 @@ class ServedExperiment:
         )
         experiment.counters = Counters.from_json(row.books)
         experiment.created, experiment.next_due = row.created, row.next_due
+        experiment.settings = ExperimentSettings.from_json(row.settings)
         rounds = experiment.counters.rounds
         fill_from_bytes(experiment.policy, experiment.runner.state, row.policy_state, rounds)
         return experiment
@@ -106,12 +109,30 @@ class ServedExperiment:
             "books": self.counters.json,
             "policy_state": state_bytes(self.runner.state),
             "next_due": self.next_due,
+            "settings": self.settings.json,
         }
 
     @property
     def settles_by_window(self) -> bool:
         """Whether batches settle at the end of windows."""
         return self.definition.settle == "window"
+
+    @property
+    def owner(self) -> str:
+        """The owner, as last changed."""
+        changed = self.settings.owner
+        return self.definition.owner if changed is None else changed
+
+    @property
+    def purpose(self) -> str:
+        """The purpose, as last changed."""
+        changed = self.settings.purpose
+        return self.definition.purpose if changed is None else changed
+
+    @property
+    def retention(self) -> float:
+        """Seconds after which a decision is deleted, once its batch is released."""
+        return retention_of(self.definition, self.settings)
 
     @property
     def overdue(self) -> bool:

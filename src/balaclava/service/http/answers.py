@@ -43,6 +43,8 @@ class ExperimentOut(AnswerBody):
     population: str | None
     owner: str
     purpose: str
+    retention: float
+    archived: bool
     state: Literal["running", "paused", "finished"]
     created: str
     decisions: int
@@ -181,6 +183,21 @@ class LedgerOut(PopulationsOut):
     """All budgets and all entries."""
 
     entries: list[EntryOut]
+
+
+class TrailEntryOut(EntryOut):
+    """A change, its actor, and the digests that chain it."""
+
+    id: int
+    actor: str
+    previous: str
+    digest: str
+
+
+class AuditTrailOut(AnswerBody):
+    """Entries of the audit trail, oldest first."""
+
+    entries: list[TrailEntryOut]
 
 
 class KeyOut(AnswerBody):

@@ -80,13 +80,25 @@ KeyOf = Callable[..., Awaitable[ApiKey]]  # a dependency
 
 def add_experiments(router: APIRouter, service: Service, key_of: KeyOf) -> None:
     @router.post("/v1/experiments", status_code=201, **_answers(answers.ExperimentOut, 201, 200))
-    async def create(payload: payloads.ExperimentIn) -> dict[str, Any]:
+    async def create(
+        payload: payloads.ExperimentIn, key: Annotated[ApiKey, Depends(key_of)]
+    ) -> dict[str, Any]:
         """Create an experiment. Creating the same one again answers 200."""
         checked = ExperimentDefinition.checked  # in a thread: it takes long for many arms
         definition = await asyncio.to_thread(lambda: checked(**payload.model_dump()))
-        new = await service.create(definition)
+        new = await service.create(definition, key.actor)
         document = await asyncio.to_thread(service.experiment, definition.name)
         return JSONResponse(document, 201 if new else 200)  # type: ignore[return-value]
+
+    @router.patch("/v1/experiments/{name}", **_answers(answers.ExperimentOut))
+    async def edit(
+        name: str,
+        payload: payloads.ExperimentChangesIn,
+        key: Annotated[ApiKey, Depends(key_of)],
+    ) -> dict[str, Any]:
+        """Change an experiment's owner, purpose or retention, or archive it."""
+        await service.edit(name, payload.changes, key.actor)
+        return await asyncio.to_thread(service.experiment, name)
 
     for verb in ("pause", "resume", "finish"):
         _add_verb(router, service, verb, key_of)
@@ -171,14 +183,27 @@ def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> No
         return service.decision(decision_id)
 
     @router.put("/v1/populations/{name}", **_answers(answers.PopulationOut))
-    def set_population(name: payloads.Name, total: payloads.PopulationIn) -> dict[str, Any]:
+    def set_population(
+        name: payloads.Name,
+        total: payloads.PopulationIn,
+        key: Annotated[ApiKey, Depends(key_of)],
+    ) -> dict[str, Any]:
         """Create a population with a total budget, or raise its total."""
-        return service.ledger.set_population(name, total.epsilon, total.delta).document()
+        terms = total.epsilon, total.delta, key.actor
+        return service.ledger.set_population(name, *terms).document()
 
     @router.get("/v1/ledger", **_answers(answers.LedgerOut))
     def ledger() -> dict[str, Any]:
         """Return all budgets and all ledger entries."""
         return service.ledger_document()
+
+    @router.get("/v1/audit-trail", **_answers(answers.AuditTrailOut))
+    def audit_trail(
+        after: Annotated[int, Query(ge=0, le=2**62)] = 0,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+    ) -> dict[str, Any]:
+        """Return who changed what, and when. Each entry holds the digest of the one before."""
+        return service.audit_trail(after, limit)
 
     @router.get("/v1/keys", **_answers(answers.KeysOut))
     def list_keys() -> dict[str, Any]:

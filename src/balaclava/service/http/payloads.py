@@ -16,6 +16,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME_PATTERN)
 Text = Annotated[str, Field(max_length=2_000)]
 SmallestDifference = Annotated[float | None, Query(gt=0, allow_inf_nan=False)]
 Participants = Annotated[int | None, Query(ge=1, le=10**12)]
+Retention = Annotated[float, Field(gt=0)]
 ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
 
@@ -45,6 +46,29 @@ class ExperimentIn(Payload):
     population: Name | None = None
     owner: Text = ""
     purpose: Text = ""
+    retention: Retention | None = Field(
+        None, description="seconds until decisions are deleted; reward_window plus 30 days"
+    )
+
+
+class ExperimentChangesIn(Payload):
+    """Changes of an experiment. What is left out stays as it is."""
+
+    owner: Text | None = None
+    purpose: Text | None = None
+    retention: Retention | None = None
+    archived: bool | None = Field(None, description="whether lists leave the experiment out")
+
+    @model_validator(mode="after")
+    def _some(self) -> ExperimentChangesIn:
+        if not self.changes:
+            raise ValueError("give at least one change")
+        return self
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What is to change."""
+        return {name: value for name, value in self if value is not None}
 
 
 class DecisionsIn(Payload):
@@ -148,6 +172,23 @@ class DecisionProblemOut(ProblemOut):
 # Names that an error may repeat. An unknown key could be a participant's name.
 FIELD_NAMES = {
     name
-    for payload in (ExperimentIn, DecisionsIn, DecisionRewardIn, PopulationIn, KeyIn)
+    for payload in (
+        ExperimentIn,
+        ExperimentChangesIn,
+        DecisionsIn,
+        DecisionRewardIn,
+        PopulationIn,
+        KeyIn,
+    )
     for name in payload.model_fields
-} | {"confidence", "smallest_difference", "participants", "points", "body", "query", "path"}
+} | {
+    "confidence",
+    "smallest_difference",
+    "participants",
+    "points",
+    "after",
+    "limit",
+    "body",
+    "query",
+    "path",
+}

@@ -37,12 +37,14 @@ import sqlalchemy as sa
 from balaclava._core.number_format import rounded_up
 from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, StartError
 from balaclava.service.store import storage
+from balaclava.service.store.audit_trail import AuditTrail
 from balaclava.service.store.schema import Serial
 from balaclava.service.store.sql import execute_many, fetch
 
 _metadata = sa.MetaData()
 POPULATION, CHARGE, RESTORED, VOID = "population", "charge", "restored", "void"
 KEY_MADE, KEY_REVOKED = "key made", "key revoked"
+CREATED, EDITED, ERASED, EXPORTED = "created", "edited", "erased", "exported"
 _CHARGES = (CHARGE, RESTORED, VOID)
 _BUDGET_SECONDS = 1.0  # age of cached budgets: another process may raise a total
 _BUDGET_ROUNDING = 1e-12  # relative, above the rounding of floats: three thirds fit a whole
@@ -59,6 +61,17 @@ entries = sa.Table(
     sa.Column("epsilon", sa.Float, nullable=False),
     sa.Column("delta", sa.Float, nullable=False),
     sa.Column("note", sa.Text, nullable=False),
+)
+
+audit_trail = AuditTrail(_metadata, entries)
+
+erasures = sa.Table(  # replayed after a restore of the database
+    "erasures",
+    _metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("uid", sa.String(64), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),  # keyed, of a person in the experiment
 )
 
 commit_counters = sa.Table(
@@ -80,15 +93,19 @@ _COUNTS = "SELECT uid, intended, done FROM counters WHERE uid IN (*)"
 
 _APPEND_ONLY = {
     "sqlite": [
-        f"CREATE TRIGGER IF NOT EXISTS entries_no_{verb} BEFORE {verb} ON entries "
+        f"CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table} "
         "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+        for table in ("entries", "links", "erasures")
         for verb in ("UPDATE", "DELETE")
     ],
     "postgresql": [
         "CREATE OR REPLACE FUNCTION ledger_is_append_only() RETURNS trigger AS $$ "
         "BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$ LANGUAGE plpgsql",
-        "CREATE OR REPLACE TRIGGER entries_no_change BEFORE UPDATE OR DELETE ON entries "
-        "FOR EACH ROW EXECUTE FUNCTION ledger_is_append_only()",
+        *(
+            f"CREATE OR REPLACE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table} "
+            "FOR EACH ROW EXECUTE FUNCTION ledger_is_append_only()"
+            for table in ("entries", "links", "erasures")
+        ),
     ],
 }
 
@@ -155,6 +172,7 @@ class Ledger:
             _metadata.create_all(connection)
             for statement in _APPEND_ONLY[engine.dialect.name]:
                 connection.exec_driver_sql(statement)
+            audit_trail.link(connection)  # entries of earlier versions
         return cls(engine)
 
     def close(self) -> None:
@@ -251,10 +269,35 @@ class Ledger:
 
     # Entries of operations
 
-    def note(self, event: str, experiment: str | None, uid: str | None, note: str) -> None:
+    def note(
+        self, event: str, experiment: str | None, uid: str | None, note: str, actor: str = ""
+    ) -> None:
         """Append an entry that costs nothing: who did what."""
         with self._exclusive() as connection:
-            _append(connection, event, None, experiment, uid, 0.0, 0.0, note)
+            _append(connection, event, None, experiment, uid, 0.0, 0.0, note, actor=actor)
+
+    def trail(self, after: int, limit: int) -> list[dict[str, Any]]:
+        """Entries of the audit trail after an id, oldest first."""
+        with self._reading() as connection:
+            return audit_trail.read(connection, after, limit)
+
+    def require_intact(self) -> int:
+        """Raise if the audit trail was changed; returns its length."""
+        with self._reading() as connection:
+            return audit_trail.require_intact(connection)
+
+    def record_erasure(self, at: float, digests: Mapping[str, str]) -> None:
+        """Record the digest of an erased person by uid of the experiment, before the erasure."""
+        rows = [{"at": at, "uid": uid, "digest": digest} for uid, digest in digests.items()]
+        with self._engine.begin() as connection:
+            connection.execute(sa.insert(erasures), rows)
+
+    def erased(self) -> list[tuple[float, str, str]]:
+        """All erasures: time, uid of the experiment, digest of the person."""
+        columns = (erasures.c[name] for name in ("at", "uid", "digest"))
+        with self._reading() as connection:
+            rows = connection.execute(sa.select(*columns).order_by(erasures.c.id))
+            return [(row.at, row.uid, row.digest) for row in rows]
 
     def revoked_keys(self) -> set[str]:
         """Ids of revoked API keys: a restored database does not know them all."""
@@ -264,7 +307,7 @@ class Ledger:
 
     # Budgets
 
-    def set_population(self, name: str, epsilon: float, delta: float) -> Budget:
+    def set_population(self, name: str, epsilon: float, delta: float, actor: str = "") -> Budget:
         """Create a population with a total, or raise its total."""
         with self._exclusive() as connection:
             budget = _budgets(connection).get(name)
@@ -275,10 +318,19 @@ class Ledger:
                     "a total can only be raised",
                 )
             if budget is None or (epsilon, delta) != (budget.epsilon, budget.delta):
-                _append(connection, POPULATION, name, None, None, epsilon, delta, "total")
+                terms = epsilon, delta, "total"
+                _append(connection, POPULATION, name, None, None, *terms, actor=actor)
             return _budgets(connection)[name]
 
-    def charge(self, population: str, name: str, uid: str, epsilon: float, delta: float) -> None:
+    def charge(
+        self,
+        population: str,
+        name: str,
+        uid: str,
+        epsilon: float,
+        delta: float,
+        actor: str = "",
+    ) -> None:
         """Charge an experiment once. Raises, without a charge, if it does not fit."""
         with self._exclusive() as connection:
             budget = _budgets(connection).get(population)
@@ -300,7 +352,8 @@ class Ledger:
                     f"{_pair(budget.spent_epsilon, budget.spent_delta)}, needed "
                     f"{_pair(epsilon, delta)}",
                 )
-            _append(connection, CHARGE, population, name, uid, epsilon, delta, "created")
+            terms = epsilon, delta, "created"
+            _append(connection, CHARGE, population, name, uid, *terms, actor=actor)
 
     def uncommitted_charges(self, population: str) -> dict[str, tuple[str, float, float]]:
         """Charges of experiments that no commit has created: name, epsilon and delta, by uid."""
@@ -391,11 +444,12 @@ def _last_entry(connection: sa.Connection, uid: str) -> Any:
     return connection.execute(wanted.limit(1)).first()
 
 
-def _append(connection: sa.Connection, *values: str | float | None) -> None:
-    """Append an entry: event, population, experiment, uid, epsilon, delta, note."""
+def _append(connection: sa.Connection, *values: str | float | None, actor: str = "") -> None:
+    """Append an entry: event, population, experiment, uid, epsilon, delta, note; and its link."""
     names = [column.name for column in entries.columns][2:]
     row = dict(zip(names, values, strict=True))
     connection.execute(sa.insert(entries).values(at=time.time(), **row))
+    audit_trail.link(connection, actor)
 
 
 def _pair(epsilon: float, delta: float) -> str:

@@ -35,6 +35,7 @@ experiments = sa.Table(
     sa.Column("books", sa.Text, nullable=False),  # `Counters` in JSON
     sa.Column("policy_state", sa.LargeBinary, nullable=False),
     sa.Column("next_due", sa.Float),  # end of the oldest open window
+    sa.Column("settings", sa.Text),  # `ExperimentSettings` in JSON; NULL: none was changed
 )
 
 decisions = sa.Table(

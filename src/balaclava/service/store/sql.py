@@ -16,7 +16,8 @@ from balaclava.service.store import schema
 
 _VALUES_PER_QUERY = 5_000  # below the limits of SQLite (32,766) and PostgreSQL (65,535)
 
-EXPERIMENT_COLUMNS = ("version", "state", "books", "policy_state", "next_due")  # that change
+# Columns that change
+EXPERIMENT_COLUMNS = ("version", "state", "books", "policy_state", "next_due", "settings")
 UPDATE_EXPERIMENT = f"UPDATE experiments SET {' = ?, '.join(EXPERIMENT_COLUMNS)} = ? WHERE id = ?"
 UPDATE_DECISION = "UPDATE decisions SET state = ?, kind = ?, value = ? WHERE id = ?"
 UPSERT_PERSON = (
