@@ -99,9 +99,6 @@ class DPETC(PrivateBoundedPolicy):
 
     References:
         Nobody. A throw-away policy. 2001.
-
-    See Also:
-        dp-se
     """
 
     name = "dp-etc"

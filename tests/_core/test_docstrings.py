@@ -8,7 +8,7 @@ import re
 import pytest
 
 import balaclava as bl
-from balaclava._core.docstrings import complete_docstring
+from balaclava._core.docstrings import bibliography, complete_docstring
 from balaclava.authoring import Epsilon, RadiusScale
 from balaclava.environments.base import ENVIRONMENTS
 from balaclava.policies.base import POLICIES
@@ -67,6 +67,14 @@ References:
 See Also:
     ucb1"""
     )
+
+
+@pytest.mark.parametrize("cls", OURS, ids=lambda cls: cls.name)
+def test_related_names_and_cited_papers_exist(cls: type[bl.Policy]) -> None:
+    names = {each.name for each in CLASSES}
+    assert cls.see_also
+    assert set(cls.see_also.split(", ")) <= names - {cls.name}
+    assert set(filter(None, cls.cites.split("; "))) <= set(bibliography())
 
 
 @pytest.mark.parametrize("cls", OURS, ids=lambda cls: cls.name)

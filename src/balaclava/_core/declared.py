@@ -130,6 +130,8 @@ class Declared:
     kind: ClassVar[str]
     name: ClassVar[str]
     reference: ClassVar[str] = ""  # the paper: its authors and year
+    cites: ClassVar[str] = ""  # papers for the docstring, in place of `reference`: "A 2001; B 2002"
+    see_also: ClassVar[str] = ""  # names of related classes, for the docstring
     Params: ClassVar[type[tuple[Any, ...]]]
     annotations: ClassVar[dict[str, Any]]
     # Parameters for the conformance suite; usual values fill the gaps.

@@ -2,8 +2,8 @@
 
 An author writes what is particular to a class. Its Privacy section, and what it says about a
 parameter, may stand in the docstring of a base class. Parameters that neither describes are added
-with their declared meaning, and the paper of `reference` in full, from bibliography.txt. An example
-begins with the import of the package.
+with their declared meaning, the papers of `cites`, or else of `reference`, in full, from
+bibliography.txt, and the names in `see_also`. An example begins with the import of the package.
 """
 
 import functools
@@ -29,7 +29,7 @@ def bibliography() -> dict[str, str]:
 
 
 def complete_docstring(cls: type[Declared]) -> None:
-    """Add the parameters and the paper that a docstring does not mention."""
+    """Add the parameters, the paper and the related names that a docstring does not mention."""
     if cls.__doc__ is None:
         return
     text, sections = _split(cls)
@@ -40,6 +40,8 @@ def complete_docstring(cls: type[Declared]) -> None:
     if _IMPORT not in sections.get("Example", _IMPORT):
         sections["Example"] = sections["Example"].replace("Example:\n", "Example:\n" + _IMPORT)
     sections["References"] = _references(cls, sections.get("References", ""))
+    if names := vars(cls).get("see_also"):
+        sections["See Also"] = f"See Also:\n    {names}"
     cls.__doc__ = "\n\n".join([text, *filter(None, map(sections.get, _FINAL_SECTIONS))])
 
 
@@ -66,9 +68,11 @@ def _parameters(cls: type[Declared]) -> str:
 
 
 def _references(cls: type[Declared], section: str) -> str:
-    """The papers that the docstring names, or those in `reference`; known ones in full."""
+    """The papers that the docstring names, or `cites`, or `reference`; known ones in full."""
     known = bibliography()
-    named = [line.strip() for line in section.split("\n")[1:]]
-    named = named or [paper for paper in known if paper in cls.reference]
+    named = [line.strip() for line in section.split("\n")[1:]] or vars(cls).get("cites", "").split(
+        "; "
+    )
+    named = list(filter(None, named)) or [paper for paper in known if paper in cls.reference]
     papers = [textwrap.fill(known.get(line, line), 92, break_on_hyphens=False) for line in named]
     return "References:\n" + textwrap.indent("\n".join(papers), "    ") if named else ""

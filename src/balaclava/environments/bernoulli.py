@@ -23,12 +23,10 @@ class Bernoulli(Environment):
     Example:
         >>> bl.environment("bernoulli", means=[0.2, 0.5]).moment(2, central=True)
         0.25
-
-    See Also:
-        two-point, stochastic-losses
     """
 
     name = "bernoulli"
+    see_also = "two-point, stochastic-losses"
     reward_range = (0.0, 1.0)
     draw = staticmethod(draw)
     means: Probabilities

@@ -65,16 +65,11 @@ class Changing(MovingEnvironment):
         >>> results = bl.simulate(policy, world, horizon=1000, repetitions=1, seed=1)
         >>> round(float(results.final_regret("random")[0]))
         99
-
-    References:
-        Garivier, Moulines 2011
-
-    See Also:
-        drifting, switching, bernoulli
     """
 
     name = "changing"
     reference = "Garivier, Moulines 2011"
+    see_also = "drifting, switching, bernoulli"
     draw = staticmethod(draw)
     scene = Scene(score=gap_to_best)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (

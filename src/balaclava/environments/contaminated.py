@@ -83,13 +83,11 @@ class Contaminated(Environment):
         ...                        outliers={"kind": "point", "value": 100})
         >>> world.means.tolist(), world.reward_range
         ([0.2, 0.4], (0.0, 100.0))
-
-    See Also:
-        pareto, student-t
     """
 
     name = "contaminated"
     reference = "Wu, Zhou, Tao, Wang 2023"
+    see_also = "pareto, student-t"
     examples = (
         {
             "inner": {"name": "pareto", "means": [0.5, 0.9], "shape": 1.95},

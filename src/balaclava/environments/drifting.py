@@ -78,12 +78,10 @@ class Drifting(MovingEnvironment):
         >>> results = bl.simulate(policy, world, horizon=1000, repetitions=1, seed=1)
         >>> round(float(results.final_regret("random")[0]))
         193
-
-    See Also:
-        changing, bernoulli
     """
 
     name = "drifting"
+    see_also = "changing, bernoulli"
     draw = staticmethod(draw)
     scene = Scene(start_walk, move_means, gap_to_best)
     examples: ClassVar[tuple[dict[str, Any], ...]] = (

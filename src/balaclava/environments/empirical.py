@@ -54,12 +54,10 @@ class Empirical(Environment):
         >>> world = bl.environment("empirical", samples={"old": [0, 1, 0, 1], "new": [1, 1, 0, 1]})
         >>> world.arm_labels, world.means.tolist()
         (('new', 'old'), [0.75, 0.5])
-
-    See Also:
-        table
     """
 
     name = "empirical"
+    see_also = "table"
     draw = staticmethod(draw)
     holds_data = True
     examples = (

@@ -57,13 +57,11 @@ class Advice(LossEnvironment):
         ...                        advice=[[1, 0], [0.5, 0.5], [0, 1]])
         >>> world.experts, world.arms, world.rounds
         (3, 2, 2)
-
-    See Also:
-        losses, stochastic-losses, exp4
     """
 
     name = "advice"
     reference = "Asi, Raman, Talwar 2025"
+    see_also = "losses, stochastic-losses, exp4"
     examples = (
         {
             "losses": {"name": "stochastic-losses", "means": [0.2, 0.7]},

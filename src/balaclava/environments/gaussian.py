@@ -32,12 +32,10 @@ class Gaussian(Environment):
     Example:
         >>> round(bl.environment("gaussian", means=[0, 1], scales=2).moment(4, central=True), 9)
         48.0
-
-    See Also:
-        student-t
     """
 
     name = "gaussian"
+    see_also = "student-t"
     reward_range = (-math.inf, math.inf)
     draw = staticmethod(draw)
     examples = ({}, {"scales": [1.0, 2.0, 0.5]})

@@ -86,12 +86,10 @@ class Labelled(ContextualEnvironment):
         >>> world = bl.environment("labelled", features=flowers.data, labels=flowers.target)
         >>> world.arms, world.dimension, world.means.round(3).tolist()
         (3, 5, [0.333, 0.333, 0.333])
-
-    See Also:
-        linear, empirical
     """
 
     name = "labelled"
+    see_also = "linear, empirical"
     draw = staticmethod(draw)
     holds_data = True
     examples = (

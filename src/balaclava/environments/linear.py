@@ -126,13 +126,11 @@ class Linear(ContextualEnvironment):
         >>> world = bl.environment("linear", arms=3, theta=[0.7, 0.3, -0.4])
         >>> world.dimension, world.means.round(3).tolist()
         (3, [0.495, 0.495, 0.495])
-
-    See Also:
-        labelled, bernoulli
     """
 
     name = "linear"
     reference = "Abbasi-Yadkori, Pal, Szepesvari 2011"
+    see_also = "labelled, bernoulli"
     examples = (
         {"theta": [0.7, 0.3, -0.4], "arms": 3},
         {

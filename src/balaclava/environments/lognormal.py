@@ -35,12 +35,10 @@ class LogNormal(Environment):
     Example:
         >>> round(bl.environment("lognormal", means=[1, 2], sigma=0.5).moment(2), 6)
         5.136102
-
-    See Also:
-        pareto
     """
 
     name = "lognormal"
+    see_also = "pareto"
     reward_range = (0.0, math.inf)
     draw = staticmethod(draw)
     examples = ({"sigma": 1.0},)

@@ -33,12 +33,10 @@ class Losses(LossEnvironment):
         >>> world = bl.environment("losses", losses=[[0, 1], [1, 0.5], [0, 0.5]])
         >>> world.rounds, world.gaps.round(3).tolist()
         (3, [0.0, 0.333])
-
-    See Also:
-        switching, stochastic-losses, table
     """
 
     name = "losses"
+    see_also = "switching, stochastic-losses, table"
     draw = staticmethod(draw)
     holds_data = True
     examples = ({"losses": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 1.0]]},)

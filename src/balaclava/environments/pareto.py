@@ -29,24 +29,18 @@ class Pareto(Environment):
     """Pareto rewards: positive, with a heavy right tail; moments below `shape` exist.
 
     P(X > x) = (lam / x)^shape for x >= lam, with lam = (shape - 1) mean / shape. The raw moment is
-    shape lam^k / (shape - k). With shape = 1.05 + v these are the arms on which Tao et al. compare
-    policies that know a moment of order 1 + v.
+    shape lam^k / (shape - k). With shape = 1.05 + v these are the arms on which Tao et al. compare,
+    in section 6, policies that know a moment of order 1 + v.
 
     Example:
         >>> world = bl.environment("pareto", means=[0.9, 0.7, 0.5, 0.3, 0.1], shape=1.55)
         >>> round(world.moment(1.5), 4)
         5.5946
-
-    References:
-        Tao, Wu, Zhao, Wang: Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits, AISTATS 2022, section 6.
-
-    See Also:
-        lognormal, student-t
     """
 
     name = "pareto"
     reference = "Tao, Wu, Zhao, Wang 2022"
+    see_also = "lognormal, student-t"
     draw = staticmethod(draw)
     examples = ({"shape": 1.55}, {"shape": 3.0})
     means: PositiveMeans

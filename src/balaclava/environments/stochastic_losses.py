@@ -21,12 +21,10 @@ class StochasticLosses(LossEnvironment):
     Example:
         >>> bl.environment("stochastic-losses", means=[0.5, 0.4, 0.5]).gaps.round(3).tolist()
         [0.1, 0.0, 0.1]
-
-    See Also:
-        bernoulli, losses, switching
     """
 
     name = "stochastic-losses"
+    see_also = "bernoulli, losses, switching"
     draw = staticmethod(draw)
     means: Probabilities
 

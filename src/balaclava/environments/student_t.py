@@ -34,18 +34,13 @@ class StudentT(Environment):
         >>> world = bl.environment("student-t", means=[0, 1], degrees=3)
         >>> round(world.moment(2, central=True), 6)
         3.0
-
-    See Also:
-        gaussian, pareto
     """
 
     name = "student-t"
+    see_also = "gaussian, pareto"
     reward_range = (-math.inf, math.inf)
     draw = staticmethod(draw)
-    examples = (
-        {"degrees": 1.5},
-        {"degrees": 4.0, "scale": 2.0},
-    )
+    examples = ({"degrees": 1.5}, {"degrees": 4.0, "scale": 2.0})
     means: Means
     degrees: Degrees
     scale: Scale = 1.0

@@ -34,13 +34,11 @@ class Switching(LossEnvironment):
         ...                        after=[0.5, 0])
         >>> world.means.tolist()
         [0.5, 0.4]
-
-    See Also:
-        losses, stochastic-losses
     """
 
     name = "switching"
     reference = "Asi, Raman, Talwar 2025"
+    see_also = "losses, stochastic-losses"
     draw = staticmethod(draw)
     examples = ({"switch": 100, "before": [0.5, 1.0], "after": [0.5, 0.0]},)
     horizon: Horizon

@@ -30,12 +30,10 @@ class Table(Environment):
         >>> world = bl.environment("table", rewards=[[0, 1], [1, 1], [0, 1]])
         >>> world.rounds, world.means.round(3).tolist()
         (3, [0.333, 1.0])
-
-    See Also:
-        empirical, losses
     """
 
     name = "table"
+    see_also = "empirical, losses"
     draw = staticmethod(draw)
     holds_data = True
     examples = ({"rewards": [[0.0, 1.0, 0.5], [1.0, 1.0, 0.25], [0.0, 0.0, 3.0]]},)

@@ -23,8 +23,8 @@ def draw(world: Any, t: int, arm: int, rng: Any) -> float:
 class ThreePoint(TwoPoint):
     """One of two values, each with its probability, otherwise 0.
 
-    The alternatives of the central lower bound: a second, rarer and larger value lifts an arm (see
-    `balaclava.environments.hard_instances.hard_arms`).
+    The alternatives of the central lower bound, Theorem 5: a second, rarer and larger value lifts
+    an arm (see `balaclava.environments.hard_instances.hard_arms`).
 
     Parameters:
         values: the first value of each arm.
@@ -37,16 +37,10 @@ class ThreePoint(TwoPoint):
         ...                        other_values=[10.0], other_probabilities=[0.01])
         >>> world.means.round(6).tolist(), world.moments(2).round(6).tolist()
         ([0.6], [2.0])
-
-    References:
-        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits. AISTATS 2022, Theorem 5.
-
-    See Also:
-        two-point
     """
 
     name = "three-point"
+    see_also = "two-point"
     draw = staticmethod(draw)
     examples = (
         {

@@ -30,13 +30,11 @@ class TwoPoint(Environment):
         >>> world = bl.environment("two-point", values=[2, 2], probabilities=[0.125, 0.075])
         >>> world.moments(2).tolist(), world.gaps.round(6).tolist()
         ([0.5, 0.3], [0.0, 0.1])
-
-    See Also:
-        bernoulli, pareto
     """
 
     name = "two-point"
     reference = "Tao, Wu, Zhao, Wang 2022"
+    see_also = "bernoulli, pareto"
     draw = staticmethod(draw)
     examples = ({"values": [2.0, -1.0, 10.0], "probabilities": [0.5, 1.0, 0.01]},)
     values: Values

@@ -29,9 +29,7 @@ class ExpertWeights(NamedTuple):
 @kernel
 def begin_weights(experts: int, outstanding: int) -> ExpertWeights:
     return ExpertWeights(
-        np.zeros(experts),
-        np.full(experts, 1.0 / experts),
-        begin_pending(outstanding, experts + 1),
+        np.zeros(experts), np.full(experts, 1.0 / experts), begin_pending(outstanding, experts + 1)
     )
 
 

@@ -21,11 +21,7 @@ PIPE = "-"  # the path of standard input
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 _SEPARATOR_NAMES = dict(tab="\t", comma=",", semicolon=";", bar="|", space=" ") | {"\\t": "\t"}
 _DETECTED_SEPARATORS = ",;\t|"
-_BYTE_ORDER_MARKS = {
-    b"\xef\xbb\xbf": "utf-8-sig",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
+_BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _USUAL_ENCODINGS = ("utf-8", "utf-8-sig")  # not worth mentioning
 _HEADER_CHARACTERS = 1 << 16  # searched for the header; one row rarely has more
 _EXCEL_SEPARATOR_LINE = re.compile(r"sep=([,;|\t])\r?\n")

@@ -518,11 +518,7 @@ def _guides(ax: Axes, curve: FinalRegretCurve) -> None:
 
 
 def _draw_curves(
-    ax: Axes,
-    gaps: Sequence[float] | np.ndarray,
-    curves: Mapping[str, Any],
-    heading: str,
-    what: str,
+    ax: Axes, gaps: Sequence[float] | np.ndarray, curves: Mapping[str, Any], heading: str, what: str
 ) -> None:
     from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from balaclava.environments.base import Environment, environment
+from balaclava.papers.harness import final_regret_curves
 from balaclava.papers.harness.claims import claim_line, compare_means
 from balaclava.papers.harness.figure_calibration import (
     ScaleQuestion,
@@ -20,13 +21,6 @@ from balaclava.papers.harness.figure_calibration import (
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import Paper, by_scale, figure
 from balaclava.papers.harness.figure_run import FigureRun, FigureText, RunSize
-from balaclava.papers.harness.final_regret_curves import (
-    FinalRegretCurve,
-    RegretStudy,
-    describe_ranges,
-    draw_studies,
-    play_studies,
-)
 
 WU_2023 = Paper(
     reference="Wu, Zhou, Tao, Wang. On private and robust bandits. NeurIPS 2023",
@@ -161,7 +155,7 @@ def chosen_scales(run: FigureRun, plan: FigurePlan) -> dict[str, float]:
 
 def regret_against(
     run: FigureRun, plan: FigurePlan, size: RunSize, scales: Mapping[str, float]
-) -> RegretStudy:
+) -> final_regret_curves.RegretStudy:
     """Regret against the varied quantity, with these scales; without any, the proofs' constants."""
 
     def policies(value: float) -> dict[str, Any]:
@@ -177,7 +171,7 @@ def regret_against(
     if not scales:
         remark = "the constants of the proofs"
     heading = f"{plan.heading}; {remark}\n{size}"
-    return RegretStudy(
+    return final_regret_curves.RegretStudy(
         plan.symbol, values, lambda v: plan.at(v).arms.world(), policies, heading, size
     )
 
@@ -185,11 +179,11 @@ def regret_against(
 class WuCurves(NamedTuple):
     """The curves of a figure: (a) with the proofs' constants, (b) with smaller radii."""
 
-    curves: dict[str, dict[str, FinalRegretCurve]]  # by letter, then by label
-    studies: dict[str, RegretStudy]
+    curves: dict[str, dict[str, final_regret_curves.FinalRegretCurve]]  # by letter, then by label
+    studies: dict[str, final_regret_curves.RegretStudy]
     scales: dict[str, float]  # in (b), by label
 
-    def by_letter(self, contender: Contender) -> dict[str, FinalRegretCurve]:
+    def by_letter(self, contender: Contender) -> dict[str, final_regret_curves.FinalRegretCurve]:
         return {
             letter: next(
                 c for label, c in curves.items() if unscaled_label(label) == contender.label
@@ -204,13 +198,13 @@ def play_figure(run: FigureRun, plan: FigurePlan) -> WuCurves:
         "a": regret_against(run, plan, WU_2023.sizes["proved"][run.scale], {}),
         "b": regret_against(run, plan, WU_2023.sizes["calibrated"][run.scale], scales),
     }
-    curves = play_studies(run, studies, WU_2023.seed)
+    curves = final_regret_curves.play_studies(run, studies, WU_2023.seed)
     axis = f"{plan.symbol}, {MEANINGS[plan.symbol]}"
     title = (
         f"After Wu, Zhou, Tao, Wang 2023 (a figure of ours): regret against {axis}\n"
         f"{run.scale_words}: mean ± 95 % interval"
     )
-    picture = draw_studies(studies, curves, title)
+    picture = final_regret_curves.draw_studies(studies, curves, title)
     for ax in picture.axes:
         ax.set_xlabel(axis)
     run.save_picture(picture)
@@ -227,13 +221,13 @@ def _text(run: FigureRun, plan: FigurePlan, outcome: WuCurves, **values: Any) ->
         calibration=describe_calibration(CALIBRATION_INSTANCES, size),
         scales=list_scales(outcome.scales),
         outcome=outcome,
-        describe_ranges=describe_ranges,
+        describe_ranges=final_regret_curves.describe_ranges,
         unlearned_values=unlearned_values,
         **values,
     )
 
 
-def unlearned_values(curve: FinalRegretCurve) -> list[float]:
+def unlearned_values(curve: final_regret_curves.FinalRegretCurve) -> list[float]:
     """The values at which regret is that of playing all arms in turn, or more."""
     return [
         float(value)
@@ -371,8 +365,7 @@ def mean_range(run: FigureRun) -> FigureText:
             f"{central.label} below {raw.label} at D={outcome.studies['a'].values[-1]:g}",
             {
                 letter: compare_means(
-                    outcome.by_letter(central)[letter].at(-1),
-                    outcome.by_letter(raw)[letter].at(-1),
+                    outcome.by_letter(central)[letter].at(-1), outcome.by_letter(raw)[letter].at(-1)
                 )
                 for letter in "ab"
             },

@@ -11,8 +11,7 @@ from balaclava.privacy.exact_noise import to_unit_grid
 
 LearningRate = Annotated[float, Range(0, meaning="learning rate")]
 LearningRateScale = Annotated[
-    float,
-    Range(0, meaning="multiplies the rate eta; never affects privacy", open_low=True),
+    float, Range(0, meaning="multiplies the rate eta; never affects privacy", open_low=True)
 ]
 # `lost_reward` of policies that learn a mean loss: a lost one must not count as 0, the best.
 LOST_LOSS = (

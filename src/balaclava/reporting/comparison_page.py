@@ -20,16 +20,7 @@ from balaclava.reporting.report_page import write_page
 def write_comparison(
     comparison: Comparison, out: str | os.PathLike[str], *, command: str = ""
 ) -> Path:
-    """Write the page of a comparison.
-
-    Args:
-        comparison: the answer of `balaclava.advice.trial.compare.compare`.
-        out: the HTML file, written completely or not at all.
-        command: the command that gives the page again.
-
-    Returns:
-        The path of the page.
-    """
+    """Write the page of a comparison; it shows `command`, which makes it again."""
     title = f"Policies for {Path(comparison.log.path).name}"
     panel = ResultsPanel(title, comparison.results, worlds=True)
     data = PageData(title, [panel], {}, {}, [], command or "balaclava compare")

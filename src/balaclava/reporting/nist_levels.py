@@ -35,11 +35,8 @@ def nist_levels(
 ) -> list[NistLevel]:
     """The eight levels, from epsilon down to how data are collected.
 
-    Args:
-        policy: the policy under assessment.
-        rewards_per_person: at most; None if they are not counted.
-        audit: its audit, if there was one.
-        guarantee: that of the deployment, if it differs from the policy's.
+    `rewards_per_person` is None if they are not counted; `guarantee` is that of the deployment, if
+    it differs from the policy's.
     """
     guarantee = guarantee or policy.guarantee
     values = _values(policy, rewards_per_person, audit, guarantee)

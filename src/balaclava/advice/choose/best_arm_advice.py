@@ -5,14 +5,7 @@ from typing import Any, Literal, NamedTuple
 from balaclava._core.number_format import percent
 from balaclava.advice.choose.plausible_problems import Around
 from balaclava.advice.choose.rules import RecommendationRule
-from balaclava.advice.plan.trial_plan import (
-    EVEN_POLICY,
-    MOST_PARTICIPANTS,
-    POWER,
-    PlanRow,
-    TrialPlan,
-    plan,
-)
+from balaclava.advice.plan import trial_plan
 from balaclava.simulation.reward_delays import Delay
 
 Goal = Literal["regret", "best"]
@@ -33,13 +26,8 @@ class NamingAdvice(NamedTuple):
 
 
 def plan_around(
-    parameters: dict[str, Any],
-    trust: str,
-    around: Around | None,
-    *,
-    delay: Delay | None,
-    seed: int,
-) -> TrialPlan:
+    parameters: dict[str, Any], trust: str, around: Around | None, *, delay: Delay | None, seed: int
+) -> trial_plan.TrialPlan:
     """Plan for bounded rewards, in shares of their range.
 
     Rewards at the ends of the range have the largest variance.
@@ -49,7 +37,7 @@ def plan_around(
     if around is not None:
         average = (around.average - low) / (high - low)
         difference = around.difference / (high - low)
-    return plan(
+    return trial_plan.plan(
         parameters["arms"],
         parameters["epsilon"],
         base_rate=average,
@@ -57,21 +45,23 @@ def plan_around(
         confidence=parameters["confidence"],
         policy=NAMING_POLICIES[trust],
         delay=delay,
-        participants=int(min(parameters["horizon"], MOST_PARTICIPANTS)),
+        participants=int(min(parameters["horizon"], trial_plan.MOST_PARTICIPANTS)),
         seed=seed,
     )
 
 
-def naming_row(planned: TrialPlan) -> PlanRow:
+def naming_row(planned: trial_plan.TrialPlan) -> trial_plan.PlanRow:
     """The row of the policy to use: one that may stop early, if it names the best arm often.
 
     Otherwise the one that names it more often with the participants that there are.
     """
-    rows = [row for row in planned if row.label in (*NAMING_POLICIES.values(), EVEN_POLICY)]
-    return rows[0] if rows[0].named >= POWER else max(rows, key=lambda row: row.named)
+    rows = [
+        row for row in planned if row.label in (*NAMING_POLICIES.values(), trial_plan.EVEN_POLICY)
+    ]
+    return rows[0] if rows[0].named >= trial_plan.POWER else max(rows, key=lambda row: row.named)
 
 
-def naming_advice(rule: RecommendationRule, planned: TrialPlan | None) -> NamingAdvice:
+def naming_advice(rule: RecommendationRule, planned: trial_plan.TrialPlan | None) -> NamingAdvice:
     """The policy that names the best arm of such rewards."""
     if rule.rewards != "bounded":
         return _for_other_rewards(rule)
@@ -81,18 +71,18 @@ def naming_advice(rule: RecommendationRule, planned: TrialPlan | None) -> Naming
     if planned is None:
         return NamingAdvice(name, {}, why, ())
     row = naming_row(planned)
-    if row.label == EVEN_POLICY:
-        name = EVEN_POLICY
+    if row.label == trial_plan.EVEN_POLICY:
+        name = trial_plan.EVEN_POLICY
         why = (
             "the number of participants is known and small: with even shares and one test at the "
             f"end, {percent(row.named, '.0f')} of such trials name the best arm, "
             f"{percent(planned[0].named, '.0f')} with {planned[0].label}"
         )
     notes: tuple[str, ...] = ()
-    if row.named < POWER:
+    if row.named < trial_plan.POWER:
         notes = (
             f"only {percent(row.named, '.0f')} of trials with so many participants name the best "
-            f"arm; {percent(POWER, '.0f')} take {row.high:,.0f} participants",
+            f"arm; {percent(trial_plan.POWER, '.0f')} take {row.high:,.0f} participants",
         )
     return NamingAdvice(name, {}, why, notes)
 

@@ -117,12 +117,10 @@ class ContestRunner:
         """Explain that no policy pays, and from which horizon or epsilon on `make()` would."""
         best = contest.best
         longer = self._first_that_pays(
-            *(horizon, MAX_SIMULATED_ROUNDS),
-            lambda value: (make(horizon=int(value)), int(value)),
+            *(horizon, MAX_SIMULATED_ROUNDS), lambda value: (make(horizon=int(value)), int(value))
         )
         larger = self._first_that_pays(
-            *(epsilon, _MAX_PROBED_EPSILON),
-            lambda value: (make(epsilon=value), contest.rounds),
+            *(epsilon, _MAX_PROBED_EPSILON), lambda value: (make(epsilon=value), contest.rounds)
         )
         ways = [f"a horizon of about {int(longer):,}"] if longer is not None else []
         ways += [f"an epsilon of about {larger:.2g}"] if larger is not None else []

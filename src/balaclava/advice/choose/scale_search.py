@@ -25,11 +25,7 @@ _BEST_FINALISTS, _CAREFUL_FINALISTS = 3, 2  # scales in the final, by cost and b
 
 
 def with_scale(policy: Policy, parameter: str, scale: float) -> Policy:
-    """A copy with another scale.
-
-    Raises:
-        ParameterError: the scale would change the guarantee.
-    """
+    """A copy with another scale; ParameterError if that would change the guarantee."""
     copy = type(policy).create({**policy.parameters, parameter: scale})
     require_same_guarantee(policy, copy, parameter)
     return copy

@@ -74,10 +74,7 @@ class BestArmTest(NamedTuple):
 
 
 def estimate_arm(
-    label: str,
-    rewards: np.ndarray,
-    weights: np.ndarray | None,
-    participants: np.ndarray | None,
+    label: str, rewards: np.ndarray, weights: np.ndarray | None, participants: np.ndarray | None
 ) -> ArmEstimate:
     """Estimate an arm's mean, with Wilson's interval for rewards 0 and 1, a normal one otherwise.
 

@@ -234,12 +234,7 @@ def compare(
     candidates, baselines = _candidates(log, epsilon, rounds)
     worlds = LogWorlds(log)
     trial = LogTrial(
-        worlds.draw,
-        log_environment(log),
-        rounds,
-        seed,
-        Feedback.create(delay, patience),
-        workers,
+        worlds.draw, log_environment(log), rounds, seed, Feedback.create(delay, patience), workers
     )
     # A scale matters only if arms differ.
     tuning = replace(trial, worlds=partial(worlds.draw, ties=False))

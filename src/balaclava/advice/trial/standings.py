@@ -40,10 +40,8 @@ def rank_policies(
 ) -> tuple[Standing, ...]:
     """The standings of all policies, least mean regret first.
 
-    Args:
-        results: the runs, one in each world.
-        random_regret: the regret of playing at random in these worlds.
-        plausible: the same in many more worlds, in which nothing was played.
+    `results` has a run in each world, `random_regret` the regret of playing at random there, and
+    `plausible` the same in many more worlds, in which nothing was played.
     """
     plausible = random_regret if plausible is None else plausible
     standings = [_standing(results, each, random_regret, plausible) for each in results.labels]

@@ -15,17 +15,10 @@ from balaclava.papers.asi2025.loss_families import (
     family,
     private,
 )
+from balaclava.papers.harness import worst_case_slopes
 from balaclava.papers.harness.figure_registry import figure
 from balaclava.papers.harness.figure_run import FigureRun, FigureText
 from balaclava.papers.harness.final_regret_curves import log_grid
-from balaclava.papers.harness.worst_case_slopes import (
-    LEARNED_SHARE,
-    LossSetting,
-    PanelAxis,
-    WorstRegrets,
-    draw_slopes,
-    measure_settings,
-)
 
 
 class TablePlan(NamedTuple):
@@ -74,15 +67,17 @@ FULL_LIST = (*SHORT_LIST, "dp-exp3", "dp-ftpl", "ldp-exp3")
 
 def bandit_setting(
     panel: str, x: float, labels: Sequence[str], arms: int, horizon: int, epsilon: float | None
-) -> LossSetting:
+) -> worst_case_slopes.LossSetting:
     """The policies for this epsilon, on the family that is hard at it."""
     parameters = {"arms": arms, "horizon": horizon, "epsilon": epsilon}
     policies = {label: private(label, **parameters) for label in labels}
     ceiling = LARGEST_GAP * horizon * (1.0 - 1.0 / arms)
-    return LossSetting(panel, x, horizon, policies, family(arms, horizon, epsilon), ceiling)
+    return worst_case_slopes.LossSetting(
+        panel, x, horizon, policies, family(arms, horizon, epsilon), ceiling
+    )
 
 
-def settings_of_table_1(plan: TablePlan) -> list[LossSetting]:
+def settings_of_table_1(plan: TablePlan) -> list[worst_case_slopes.LossSetting]:
     """Regret against epsilon, K and T, and against T at epsilon = T^(-1/2)."""
     epsilons = log_grid(1.0, plan.threshold / 10.0, plan.epsilons)
     side = SIDE_EPSILON
@@ -100,7 +95,7 @@ def settings_of_table_1(plan: TablePlan) -> list[LossSetting]:
     return settings
 
 
-def separation(regrets: WorstRegrets, plan: TablePlan) -> list[str]:
+def separation(regrets: worst_case_slopes.WorstRegrets, plan: TablePlan) -> list[str]:
     """Central against local privacy, at each epsilon up to 0.1 and at the threshold."""
     ours, theirs = "dp-htinf", f"ldp-exp3{TUNED}"
     pairs = zip(regrets.points("a", ours), regrets.points("a", theirs), strict=True)
@@ -115,13 +110,13 @@ def separation(regrets: WorstRegrets, plan: TablePlan) -> list[str]:
         learned = [point.x for point in regrets.points("a", label) if point.learned]
         least = f"down to ε = {min(learned):g}" if learned else "nowhere"
         lines.append(
-            f"(a) {label} stays below {LEARNED_SHARE:.0%} of even play {least}; "
+            f"(a) {label} stays below {worst_case_slopes.LEARNED_SHARE:.0%} of even play {least}; "
             f"T^(-1/2) = {plan.threshold:.3g}."
         )
     for label in (ours, theirs):
         points = regrets.points("d", label)
         shares = [point.mean / point.ceiling for point in points]
-        falls = all(np.diff(shares) < 0) and shares[-1] < LEARNED_SHARE
+        falls = all(np.diff(shares) < 0) and shares[-1] < worst_case_slopes.LEARNED_SHARE
         lines.append(
             f"(d) {label} at ε = T^(-1/2), regret as a share of even play, T from "
             f"{points[0].x:,.0f} to {points[-1].x:,.0f}: "
@@ -140,30 +135,32 @@ def few_arms_power(plan: TablePlan) -> float:
 @figure("asi2025-table1", "Regret against ε, K and T: central against local privacy", ASI_2025)
 def table_1(run: FigureRun) -> FigureText:
     plan = TABLE_PLANS[run.scale]
-    regrets = measure_settings(
+    regrets = worst_case_slopes.measure_settings(
         run, settings_of_table_1(plan), repetitions=plan.repetitions, seed=ASI_2025.seed
     )
     axes = {
-        "a": PanelAxis(
+        "a": worst_case_slopes.PanelAxis(
             f"{plan.arms} arms, T = {plan.horizon:,}",
             "ε (more private to the right)",
             falling=True,
             marks={plan.threshold: " T^(-1/2)"},
         ),
-        "b": PanelAxis(f"T = {plan.side_horizon:,}, ε = {SIDE_EPSILON:g}", "number of arms K"),
-        "c": PanelAxis(f"{plan.arms} arms, ε = {SIDE_EPSILON:g}", "rounds T"),
-        "d": PanelAxis("2 arms, ε = T^(-1/2)", "rounds T"),
+        "b": worst_case_slopes.PanelAxis(
+            f"T = {plan.side_horizon:,}, ε = {SIDE_EPSILON:g}", "number of arms K"
+        ),
+        "c": worst_case_slopes.PanelAxis(f"{plan.arms} arms, ε = {SIDE_EPSILON:g}", "rounds T"),
+        "d": worst_case_slopes.PanelAxis("2 arms, ε = T^(-1/2)", "rounds T"),
     }
     title = (
         "Asi, Raman, Talwar 2025, Table 1, measured: the largest mean regret on losses with "
         f"one arm better by some gap\n{run.scale_words}: mean ± 95 % interval of "
         f"{plan.repetitions} repetitions; 'tuned' is at the rate whose proved bound is least"
     )
-    run.save_picture(draw_slopes(regrets, axes, title))
+    run.save_picture(worst_case_slopes.draw_slopes(regrets, axes, title))
     slopes = [line for panel in axes for line in describe_slopes(regrets, panel)]
     return run.text(
         statements=[*slopes, *separation(regrets, plan)],
-        learned=LEARNED_SHARE,
+        learned=worst_case_slopes.LEARNED_SHARE,
         few_arms_power=few_arms_power(plan),
         mixing=2.0 * math.log(plan.arms * plan.horizon),
     )

@@ -9,17 +9,11 @@ from balaclava.advice.choose.calibrate import calibrate
 from balaclava.advice.choose.calibration import Calibration
 from balaclava.environments.hard_losses import fast_commit, hidden_best
 from balaclava.papers.asi2025.loss_families import ASI_2025, LARGEST_GAP, family, gaps, hardest
+from balaclava.papers.harness import worst_case_slopes
 from balaclava.papers.harness.claims import compare_regret
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_registry import figure
 from balaclava.papers.harness.figure_run import FigureRun, FigureText
-from balaclava.papers.harness.worst_case_slopes import (
-    LossSetting,
-    PanelAxis,
-    WorstRegrets,
-    draw_slopes,
-    measure_settings,
-)
 from balaclava.simulation.simulation_batches import tasks_at_once
 from balaclava.simulation.task_threads import run_tasks
 
@@ -48,7 +42,7 @@ BASES = ("dp-htinf", "dp-tsallis-inf")
 _COMPARED = {"agrees": "lower", "differs": "higher", "unclear": "not clearly different"}
 
 
-def rate_settings(plan: RatePlan) -> list[LossSetting]:
+def rate_settings(plan: RatePlan) -> list[worst_case_slopes.LossSetting]:
     """Every scale of every policy: on hard gaps, on an easy gap, and on losses that turn."""
     K, T = plan.arms, plan.horizon
     usual = {"arms": K, "horizon": T, "epsilon": LEARNING_EPSILON}
@@ -63,9 +57,9 @@ def rate_settings(plan: RatePlan) -> list[LossSetting]:
         easy = hidden_best(K, T, gap=EASY_GAP)
         even = T * (1.0 - 1.0 / K)
         settings += [
-            LossSetting("a", scale, T, policies, hard, LARGEST_GAP * even),
-            LossSetting("b", scale, T, policies, (easy,), EASY_GAP * even),
-            LossSetting("c", scale, T, two, (turn,), T * late),
+            worst_case_slopes.LossSetting("a", scale, T, policies, hard, LARGEST_GAP * even),
+            worst_case_slopes.LossSetting("b", scale, T, policies, (easy,), EASY_GAP * even),
+            worst_case_slopes.LossSetting("c", scale, T, two, (turn,), T * late),
         ]
     return settings
 
@@ -97,7 +91,9 @@ def calibrated(run: FigureRun, plan: RatePlan) -> dict[str, Calibration]:
     return {name: answers[number] for number, name in enumerate(BASES)}
 
 
-def compare_bases(regrets: WorstRegrets, calibrations: Mapping[str, Calibration]) -> list[str]:
+def compare_bases(
+    regrets: worst_case_slopes.WorstRegrets, calibrations: Mapping[str, Calibration]
+) -> list[str]:
     """Compare dp-tsallis-inf with dp-htinf: means and spread of the runs."""
     plain, other = BASES
     lines, verdicts, spread_ratios, worse = [], [], [], 0
@@ -145,7 +141,7 @@ def _spread(final: np.ndarray) -> str:
     return f"{final.mean():,.0f} (deviation {spread:,.0f}, worst {final.max():,.0f})"
 
 
-def best_scales(regrets: WorstRegrets, panels: Iterable[str]) -> list[str]:
+def best_scales(regrets: worst_case_slopes.WorstRegrets, panels: Iterable[str]) -> list[str]:
     lines = []
     for panel in panels:
         parts = []
@@ -161,22 +157,22 @@ def best_scales(regrets: WorstRegrets, panels: Iterable[str]) -> list[str]:
 @figure("asi2025-learning-rate", "The effect of the learning rate and of the base", ASI_2025)
 def learning_rate(run: FigureRun) -> FigureText:
     plan = RATE_PLANS[run.scale]
-    regrets = measure_settings(
+    regrets = worst_case_slopes.measure_settings(
         run, rate_settings(plan), repetitions=plan.repetitions, seed=ASI_2025.seed
     )
     calibrations = calibrated(run, plan)
     name = "learning_rate_scale"
     axes = {
-        "a": PanelAxis(f"{plan.arms} arms, the worst gap for each", name),
-        "b": PanelAxis(f"{plan.arms} arms, gap {EASY_GAP:g}", name),
-        "c": PanelAxis("2 arms, losses that turn (Lemma 5.1)", name),
+        "a": worst_case_slopes.PanelAxis(f"{plan.arms} arms, the worst gap for each", name),
+        "b": worst_case_slopes.PanelAxis(f"{plan.arms} arms, gap {EASY_GAP:g}", name),
+        "c": worst_case_slopes.PanelAxis("2 arms, losses that turn (Lemma 5.1)", name),
     }
     title = (
         f"The learning rate of private policies for losses: T = {plan.horizon:,}, ε = "
         f"{LEARNING_EPSILON:g}; 1 is the rate of the theory\n{run.scale_words}: mean ± 95 % "
         f"interval of {plan.repetitions} repetitions"
     )
-    run.save_picture(draw_slopes(regrets, axes, title))
+    run.save_picture(worst_case_slopes.draw_slopes(regrets, axes, title))
     scales = "; ".join(
         f"{policy} {calibration.scale:g}" for policy, calibration in calibrations.items()
     )

@@ -6,15 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava.environments.base import Environment
+from balaclava.papers.harness import figure_plots
 from balaclava.papers.harness.claims import count_misled_runs
-from balaclava.papers.harness.figure_plots import (
-    Axes,
-    Figure,
-    frame_axes,
-    legend_below,
-    line_look,
-    new_picture,
-)
 from balaclava.papers.harness.figure_policies import make_policy
 from balaclava.papers.harness.figure_run import FigurePanel, FigureRun, RunSize
 from balaclava.policies.base import Policy
@@ -105,28 +98,28 @@ def draw_studies(
     curves: Mapping[str, Mapping[str, FinalRegretCurve]],
     title: str,
     extra: int = 0,
-) -> Figure:
+) -> figure_plots.Figure:
     """A panel for each study, both axes logarithmic; `extra` panels to the right stay empty."""
     columns = len(studies) + extra
-    figure = new_picture(title, 6.4 * columns, 6.4)
+    figure = figure_plots.new_picture(title, 6.4 * columns, 6.4)
     axes: Any = figure.subplots(1, columns, squeeze=False)[0]
     for ax, (letter, study) in zip(axes, studies.items(), strict=False):
         _draw_study(ax, curves[letter])
         ax.set_title(f"({letter}) {study.heading}", fontsize=10, loc="left")
         ax.set_xlabel(study.symbol)
         ax.set_ylabel("regret (sum of gaps, log scale)")
-        legend_below(ax)
+        figure_plots.legend_below(ax)
     return figure
 
 
-def _draw_study(ax: Axes, curves: Mapping[str, FinalRegretCurve]) -> None:
+def _draw_study(ax: figure_plots.Axes, curves: Mapping[str, FinalRegretCurve]) -> None:
     for i, (label, curve) in enumerate(curves.items()):
         name = f"{label} [{curve.guarantee}]"
-        look = line_look(i) | {"markersize": 5}
+        look = figure_plots.line_look(i) | {"markersize": 5}
         ax.errorbar(curve.values, curve.means, curve.errors, capsize=3, label=name, **look)
     curve = next(iter(curves.values()))
     ax.plot(curve.values, curve.uniform, color="0.5", lw=1, ls=":", label="all arms in turn")
-    frame_axes(ax)
+    figure_plots.frame_axes(ax)
     ax.set_xticks(curve.values, [f"{value:g}" for value in curve.values])
     ax.set_xticks([], minor=True)
 
@@ -188,9 +181,11 @@ def log_grid(high: float, low: float, points: int) -> list[float]:
     return [float(f"{value:.3g}") for value in np.geomspace(high, low, points)]
 
 
-def draw_curves(run: FigureRun, families: dict[str, CurveFamily], title: str) -> Figure:
+def draw_curves(
+    run: FigureRun, families: dict[str, CurveFamily], title: str
+) -> figure_plots.Figure:
     """Final regret against the varied parameter, both axes logarithmic."""
-    figure = new_picture(title, 13, 5.6)
+    figure = figure_plots.new_picture(title, 13, 5.6)
     axes: Any = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for ax, (letter, family) in zip(axes, families.items(), strict=True):
         _draw_family(ax, run.results[letter], family)
@@ -201,14 +196,16 @@ def draw_curves(run: FigureRun, families: dict[str, CurveFamily], title: str) ->
     return figure
 
 
-def _draw_family(ax: Axes, results: Results, family: CurveFamily) -> None:
+def _draw_family(ax: figure_plots.Axes, results: Results, family: CurveFamily) -> None:
     for i, name in enumerate(family.names):
         means, errors = family.curve(results, name)
         scope = results.policies[family.label(name, family.values[0])].guarantee.scope
         label = f"{name} [ε, δ per {scope}]"
-        ax.errorbar(family.values, means, errors, capsize=3, label=label, **line_look(i))
+        ax.errorbar(
+            family.values, means, errors, capsize=3, label=label, **figure_plots.line_look(i)
+        )
     uniform = results.horizon * float(results.environment.gaps.mean())
     ax.axhline(uniform, color="0.5", lw=1, ls=":", label="all arms in turn")
-    frame_axes(ax)
+    figure_plots.frame_axes(ax)
     ax.invert_xaxis()
     ax.set_xlabel(f"{SYMBOLS[family.parameter]} (more private to the right)")

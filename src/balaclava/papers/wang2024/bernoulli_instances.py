@@ -10,9 +10,7 @@ WANG_2024 = Paper(
     reference="Wang, Zhu. Optimal learning policies for differential privacy in multi-armed "
     "bandits. JMLR 2024",
     seed=2024,
-    sizes={
-        "regret": by_scale(RunSize(200_000, 5), RunSize(1_000_000, 100), tiny=RunSize(300, 2)),
-    },
+    sizes={"regret": by_scale(RunSize(200_000, 5), RunSize(1_000_000, 100), tiny=RunSize(300, 2))},
 )
 # Means as the paper prints them.
 INSTANCE_1 = tuple(round(0.3 + 0.05 * i, 2) for i in range(9))

@@ -349,13 +349,11 @@ class Privatised(ConvertedPolicy):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [62, 938]
-
-    See Also:
-        dp-htinf, dp-exp3, dp-ftpl, ldp-exp3
     """
 
     name = "privatised"
     reference = "Asi, Raman, Talwar 2025"
+    see_also = "dp-htinf, dp-exp3, dp-ftpl, ldp-exp3"
     examples = ({"base": {"name": "exp3", "arms": 3, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},)
     base: Annotated[Policy, Range(meaning="the policy for losses that is made private")]
     horizon: Horizon | None = None

@@ -29,17 +29,12 @@ class DPExp3(TunedPolicy):
 
     {example}
         1898
-
-    See Also:
-        exp3, dp-htinf, ldp-exp3
     """
 
     name = "dp-exp3"
+    see_also = "exp3, dp-htinf, ldp-exp3"
     base_class = Exp3
-    examples = (
-        {"learning_rate_scale": 5.0},
-        {"epsilon": 0.25, "learning_rate_scale": 5.0},
-    )
+    examples = ({"learning_rate_scale": 5.0}, {"epsilon": 0.25, "learning_rate_scale": 5.0})
 
 
 @register
@@ -59,17 +54,12 @@ class DPFTPL(TunedPolicy):
 
     {example}
         1874
-
-    See Also:
-        ftpl, dp-htinf, dp-exp3
     """
 
     name = "dp-ftpl"
+    see_also = "ftpl, dp-htinf, dp-exp3"
     base_class = FTPL
-    examples = (
-        {"learning_rate_scale": 20.0},
-        {"epsilon": 0.25, "learning_rate_scale": 20.0},
-    )
+    examples = ({"learning_rate_scale": 20.0}, {"epsilon": 0.25, "learning_rate_scale": 20.0})
 
 
 @register
@@ -93,16 +83,11 @@ class DPHTINF(TunedPolicy):
 
     {example}
         415
-
-    References:
-        Asi, Raman, Talwar 2025
-        Huang, Dai, Huang 2022
-
-    See Also:
-        htinf, dp-tsallis-inf, dp-exp3, ldp-exp3
     """
 
     name = "dp-htinf"
+    cites = "Asi, Raman, Talwar 2025; Huang, Dai, Huang 2022"
+    see_also = "htinf, dp-tsallis-inf, dp-exp3, ldp-exp3"
     base_class = HTINF
     examples = ({}, {"epsilon": 0.25})
 
@@ -123,15 +108,10 @@ class DPTsallisINF(TunedPolicy):
 
     {example}
         287
-
-    References:
-        Asi, Raman, Talwar 2025
-        Zimmert, Seldin 2021
-
-    See Also:
-        tsallis-inf, dp-htinf
     """
 
     name = "dp-tsallis-inf"
+    cites = "Asi, Raman, Talwar 2025; Zimmert, Seldin 2021"
+    see_also = "tsallis-inf, dp-htinf"
     base_class = TsallisINF
     examples = ({}, {"epsilon": 0.25})

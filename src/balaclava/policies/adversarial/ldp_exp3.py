@@ -55,18 +55,12 @@ class LDPExp3(LocalPolicy, PrivateLossPolicy):
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
         >>> round(float(results.final_regret("ldp-exp3").mean()))
         1930
-
-    References:
-        Tossou, Dimitrakakis 2017
-        Agarwal, Singh 2017
-        Asi, Raman, Talwar 2025
-
-    See Also:
-        dp-exp3, dp-htinf, exp3
     """
 
     name = "ldp-exp3"
     reference = "Tossou, Dimitrakakis 2017"
+    cites = "Tossou, Dimitrakakis 2017; Agarwal, Singh 2017; Asi, Raman, Talwar 2025"
+    see_also = "dp-exp3, dp-htinf, exp3"
     assumptions = (REPORTED,)
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(exp3.learn)

@@ -2,15 +2,12 @@
 
 from typing import Any
 
-from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import kl_upper
 from balaclava.frames.pools import Pools, choose_in_batches
-from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded import batched
 from balaclava.policies.bounded.adap_ucb import Alpha
-from balaclava.policies.intervals import FROM_BATCHES
-from balaclava.policies.pooled_policies import PooledPolicy
 
 
 @kernel(borrows=True)
@@ -22,7 +19,7 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 
 
 @register
-class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
+class AdaPKLUCB(batched.ReleasedBatchPolicy):
     r"""AdaP-UCB with the index of KL-UCB: episodes that double, one release each.
 
     Better than adap-ucb if means are near 0 or 1, and never much worse. Like it, it discards all
@@ -37,12 +34,6 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
     until its pulls have doubled. m_a is the mean of the n_a rewards of the arm's last episode
     alone, plus Lap(1/(epsilon n_a)); clip moves into [0, 1].
 
-    Privacy:
-        epsilon-differential privacy of the whole trajectory (Theorem 6). Each reward enters the
-        sum of one episode, of sensitivity 1. The sum is released once, with noise of scale
-        1/epsilon, and kept. Everything else follows from released values. An episode that the
-        horizon cuts off releases nothing.
-
     Example:
         >>> agent = bl.policy("adap-klucb", arms=2, epsilon=5.0).agent(seed=1)
         >>> for _ in range(1000):
@@ -50,20 +41,15 @@ class AdaPKLUCB(PooledPolicy, PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [32, 968]
-
-    See Also:
-        adap-ucb, dp-klucb, kl-ucb
     """
 
     name = "adap-klucb"
-    fixed_arms = ""
     reference = "Azize, Basu 2022"
+    see_also = "adap-ucb, dp-klucb, kl-ucb"
     kernels = Kernels(
         batched.begin,
         choose_in_batches(batched.highest_index(index), batched.double_pulls),
         batched.learn_alone,
         batched.forget_alone,
     )
-    estimation = FROM_BATCHES
-    epsilon: Epsilon
     alpha: Alpha = 3.1

@@ -3,13 +3,11 @@
 import math
 from typing import Annotated, Any
 
-from balaclava._core.declared import Epsilon, Range
+from balaclava._core.declared import Range
 from balaclava._core.kernels import kernel
 from balaclava.frames.pools import Pools, choose_in_batches
-from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
+from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded import batched
-from balaclava.policies.intervals import FROM_BATCHES
-from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 
 Alpha = Annotated[float, Range(3, meaning="scale of exploration, as proved", open_low=True)]
@@ -23,7 +21,7 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 
 
 @register
-class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
+class AdaPUCB(batched.ReleasedBatchPolicy):
     r"""Play the arm with the highest index until its pulls have doubled, then release its mean.
 
     UCB with the cost of privacy in the index: it needs no horizon and has a proved bound. But it
@@ -38,32 +36,21 @@ class AdaPUCB(PooledPolicy, PrivateBoundedPolicy):
     alone, plus Lap(1/(epsilon n_a)). The submitted paper has log(2t) under the root in one place;
     here it is log t throughout.
 
-    Privacy:
-        epsilon-differential privacy of the whole trajectory (Theorem 6). Each reward enters the
-        sum of one episode, of sensitivity 1. The sum is released once, with noise of scale
-        1/epsilon, and kept. Everything else follows from released values. An episode that the
-        horizon cuts off releases nothing.
-
     Example:
         >>> world = bl.environment("bernoulli", means=[0.75, 0.625, 0.5, 0.375, 0.25])
         >>> round(bl.policy("adap-ucb", arms=5, epsilon=1.0).regret_bound(world, 10**6))
         11545
-
-    See Also:
-        adap-klucb, lazy-dp-ucb, dp-imed
     """
 
     name = "adap-ucb"
-    fixed_arms = ""
     reference = "Azize, Basu 2022"
+    see_also = "adap-klucb, lazy-dp-ucb, dp-imed"
     kernels = Kernels(
         batched.begin,
         choose_in_batches(batched.highest_index(index), batched.double_pulls),
         batched.learn_alone,
         batched.forget_alone,
     )
-    estimation = FROM_BATCHES
-    epsilon: Epsilon
     alpha: Alpha = 3.1
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:

@@ -9,6 +9,7 @@ from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames import pools
 from balaclava.policies.base import PrivateBoundedPolicy
+from balaclava.policies.intervals import FROM_BATCHES
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
@@ -134,7 +135,22 @@ def release_growing(params: Any, state: pools.Pools, arm: int, row: int, rng: An
 learn_growing, forget_growing = pools.learn_in_batches(release_growing)
 
 
-class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
+class ReleasedBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
+    """A policy for rewards in a range that releases the sum of each batch of an arm.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
+        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
+        Everything else follows from released values. A batch that the horizon cuts off releases
+        nothing.
+    """
+
+    fixed_arms = ""
+    estimation = FROM_BATCHES
+    epsilon: Epsilon
+
+
+class GrowingBatchPolicy(ReleasedBatchPolicy):
     """Batches of growing size whose released sums, each with its own noise, are added up.
 
     The indices of these policies allow for the noise of one release, whose tail beyond x falls as
@@ -150,12 +166,10 @@ class GrowingBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
     with more than `most_draws` by then are refused.
     """
 
-    fixed_arms = ""
     most_draws: ClassVar[int]  # above it, more than about one run in a hundred locks
     may_lock: ClassVar[bool] = True  # if the index allows for the noise of one release alone
     # Pulls in the first batch times epsilon, and the ratio (`benchmarks/recommended_default.py`).
     usual_batches: ClassVar[tuple[float, float]] = (30.0, 1.25)
-    epsilon: Epsilon
     batch_ratio: BatchRatio | None = None
     first_batch: FirstBatch | None = None
 

@@ -224,17 +224,12 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.3, 0.9)[decision.arm])
         >>> agent.winner()
         2
-
-    References:
-        Clopper, Pearson. The use of confidence or fiducial limits. Biometrika 1934.
-        Berger, Boos. P values maximized over a confidence set for the nuisance parameter. 1994.
-
-    See Also:
-        dp-top-two, dp-se, dp-imed
     """
 
     name = "dp-even"
     reference = "permuted blocks, with the exact test of theory.fixed_sample"
+    cites = "Clopper, Pearson 1934; Berger, Boos 1994"
+    see_also = "dp-top-two, dp-se, dp-imed"
     kernels = Kernels(begin, choose, learn, forget)
     estimation = Estimation(read_mean, exact_limits, in_order=True, winner=exact_winner)
     plays_beyond_horizon = True

@@ -53,13 +53,11 @@ class DPFTPLBeta(StartPhasePolicy):
     Example:
         >>> bl.policy("dp-ftpl-beta", arms=9, epsilon=1.0, delta=0.01).start_phase
         827
-
-    See Also:
-        dp-ftpl-gauss, dp-ftpl-new, thompson-beta
     """
 
     name = "dp-ftpl-beta"
     reference = "Wang, Zhu 2024"
+    see_also = "dp-ftpl-gauss, dp-ftpl-new, thompson-beta"
     kernels = Kernels(begin_tally, highest_draw(perturbed_index.beta_index), learn)
     threshold = staticmethod(perturbed_index.beta_threshold)
     examples = (

@@ -102,13 +102,11 @@ class DPFTPLGauss(StartPhasePolicy):
     Example:
         >>> bl.policy("dp-ftpl-gauss", arms=9, epsilon=1.0, delta=0.01).start_phase
         8
-
-    See Also:
-        dp-ftpl-new, dp-ftpl-beta, thompson-gauss
     """
 
     name = "dp-ftpl-gauss"
     reference = "Wang, Zhu 2024"
+    see_also = "dp-ftpl-new, dp-ftpl-beta, thompson-gauss"
     kernels = Kernels(begin_tally, highest_draw(perturbed_index.gaussian_index), learn)
     threshold = staticmethod(perturbed_index.gaussian_threshold)
     examples = ({}, {"epsilon": 0.0, "delta": 0.05, "reward_range": (-1.0, 3.0)})

@@ -75,13 +75,11 @@ class DPFTPLNew(PrivateBoundedPolicy):
         >>> policy = bl.policy("dp-ftpl-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)
         >>> round(policy.constants().noise_reach, 6)
         4.464748
-
-    See Also:
-        dp-ftpl-gauss, gdp-elim-new, dp-imed
     """
 
     name = "dp-ftpl-new"
     reference = "Wang, Zhu 2024"
+    see_also = "dp-ftpl-gauss, gdp-elim-new, dp-imed"
     scope = "decision"
     kernels = Kernels(begin_tally, choose, learn_tally)
     epsilon: EpsilonOrZero

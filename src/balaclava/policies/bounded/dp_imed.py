@@ -224,13 +224,11 @@ class DPIMED(batched.GrowingBatchPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [8, 992]
-
-    See Also:
-        dp-klucb, imed, dp-se
     """
 
     name = "dp-imed"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
+    see_also = "dp-klucb, imed, dp-se"
     estimation = FROM_BATCHES
     most_draws = 8
     plays_beyond_horizon = True

@@ -7,7 +7,6 @@ from balaclava.estimators.kl import private_kl_upper
 from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.bounded import batched
-from balaclava.policies.intervals import FROM_BATCHES
 
 
 @kernel(borrows=True)
@@ -34,12 +33,6 @@ class DPKLUCB(batched.GrowingBatchPolicy):
     The paper's rule has first_batch = batch_ratio. A longer first batch keeps the noise draws in
     S_a few: see `GrowingBatchPolicy`, also for the settings that are refused.
 
-    Privacy:
-        epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
-        Everything else follows from released values. A batch that the horizon cuts off releases
-        nothing.
-
     Parameters:
         first_batch: pulls in an arm's first batch, rounded up; 30/epsilon by default.
 
@@ -50,19 +43,16 @@ class DPKLUCB(batched.GrowingBatchPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [6, 994]
-
-    See Also:
-        dp-imed, adap-klucb, kl-ucb
     """
 
     name = "dp-klucb"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
+    see_also = "dp-imed, adap-klucb, kl-ucb"
     kernels = Kernels(
         batched.begin,
         choose_in_batches(batched.highest_index(index), batched.grow_pulls),
         batched.learn_growing,
         batched.forget_growing,
     )
-    estimation = FROM_BATCHES
     most_draws = 16
     batch_ratio: batched.BatchRatio = 1.25

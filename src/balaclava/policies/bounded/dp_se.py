@@ -117,13 +117,11 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
     Example:
         >>> bl.policy("dp-se", arms=5, epsilon=1.0, horizon=10**6).first_epoch
         2242
-
-    See Also:
-        gdp-elim-new, dp-imed, successive-elimination
     """
 
     name = "dp-se"
     reference = "Sajed, Sheffet 2019"
+    see_also = "gdp-elim-new, dp-imed, successive-elimination"
     kernels = Kernels(begin, choose, learn, forget)
     winner_reason = "it plays all remaining arms equally often"
     estimation = FROM_EPOCHS

@@ -177,17 +177,12 @@ class DPSequentialHalving(PooledPolicy, PrivateBoundedPolicy):
         >>> world = bl.environment("bernoulli", means=[0.4, 0.5, 0.75, 0.6])
         >>> round(policy.error_bound(world), 4)
         0.0016
-
-    References:
-        Karnin, Koren, Somekh. Almost optimal exploration in multi-armed bandits. ICML 2013.
-        Chen, Karthik, Chee, Tan. Fixed-budget differentially private best arm identification. 2024.
-
-    See Also:
-        dp-even, dp-top-two, dp-imed
     """
 
     name = "dp-sequential-halving"
     reference = "sequential halving (Karnin, Koren, Somekh 2013) with private sums"
+    cites = "Karnin, Koren, Somekh 2013; Chen, Karthik, Chee, Tan 2024"
+    see_also = "dp-even, dp-top-two, dp-imed"
     kernels = Kernels(begin, choose, learn, forget)
     estimation = FROM_EPOCHS._replace(read=read_mean)
     plays_beyond_horizon = True

@@ -226,19 +226,16 @@ class DPTopTwo(TopTwoPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.3, 0.9)[decision.arm])
         >>> agent.winner(), agent.status().decisions
         (2, 90)
-
-    References:
-        Jourdan, Degenne, Baudry, de Heide, Kaufmann. Top two algorithms revisited. NeurIPS 2022.
-        Azize, Jourdan, Al Marjani, Basu. Differentially private best-arm identification. 2024.
-
-    See Also:
-        ldp-top-two, dp-imed, dp-se
     """
 
     name = "dp-top-two"
     reference = (
         "top two (Jourdan et al. 2022) with the stopping rule of theory.confidence_sequences"
     )
+    cites = (
+        "Jourdan, Degenne, Baudry, de Heide, Kaufmann 2022; Azize, Jourdan, Al Marjani, Basu 2024"
+    )
+    see_also = "ldp-top-two, dp-imed, dp-se"
     estimation = FROM_BATCHES._replace(read=read_mean, joint=1.0)
     goal: Goal = "best"
     top: Top | None = None

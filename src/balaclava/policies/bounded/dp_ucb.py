@@ -84,17 +84,12 @@ class DPUCB(PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [20, 9, 971]
-
-    References:
-        Tossou, Dimitrakakis 2016
-        Chan, Shi, Song 2011
-
-    See Also:
-        dp-ucb-bound, dp-ucb-int, private-ucb, ucb1
     """
 
     name = "dp-ucb"
     reference = "Tossou, Dimitrakakis 2016"
+    cites = "Tossou, Dimitrakakis 2016; Chan, Shi, Song 2011"
+    see_also = "dp-ucb-bound, dp-ucb-int, private-ucb, ucb1"
     kernels = Kernels(begin, choose, learn)
     estimation = Estimation(read_mean, limits)
     epsilon: Epsilon

@@ -88,13 +88,11 @@ class DPUCBBound(PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [232, 256, 512]
-
-    See Also:
-        dp-ucb, dp-ucb-int, private-ucb
     """
 
     name = "dp-ucb-bound"
     reference = "Tossou, Dimitrakakis 2016"
+    see_also = "dp-ucb, dp-ucb-int, private-ucb"
     kernels = Kernels(begin, choose, learn)
     estimation = Estimation(read_mean, dp_ucb.limits)
     epsilon: Epsilon

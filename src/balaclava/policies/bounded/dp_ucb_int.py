@@ -143,13 +143,11 @@ class DPUCBInt(PrivateBoundedPolicy):
     Example:
         >>> bl.policy("dp-ucb-int", arms=5, epsilon=1.0, delta=0.01).interval
         77
-
-    See Also:
-        dp-ucb, dp-ucb-bound, dp-imed
     """
 
     name = "dp-ucb-int"
     reference = "Tossou, Dimitrakakis 2016"
+    see_also = "dp-ucb, dp-ucb-bound, dp-imed"
     kernels = Kernels(begin, choose, learn)
     epsilon: Epsilon
     delta: Delta

@@ -113,13 +113,11 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
         >>> policy = bl.policy("gdp-elim-new", arms=9, epsilon=1.0, delta=0.01, horizon=10**6)
         >>> policy.first_phase
         1769
-
-    See Also:
-        dp-se, dp-ftpl-new, dp-imed
     """
 
     name = "gdp-elim-new"
     reference = "Wang, Zhu 2024"
+    see_also = "dp-se, dp-ftpl-new, dp-imed"
     kernels = Kernels(begin, choose, learn, forget)
     winner_reason = "it plays all remaining arms equally often"
     estimation = FROM_EPOCHS

@@ -3,13 +3,10 @@
 import math
 from typing import Any
 
-from balaclava._core.declared import Epsilon
 from balaclava._core.kernels import kernel
 from balaclava.frames.pools import Pools, arm_without_rewards
-from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
-from balaclava.policies.intervals import FROM_BATCHES
-from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.bounded import batched
 
 
 @kernel(borrows=True)
@@ -27,11 +24,11 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
                     if best < 0 or theta > highest:
                         best, highest = arm, theta
         state.current[0] = best
-    return play_lazily(params, state, rng)
+    return batched.play_lazily(params, state, rng)
 
 
 @register
-class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
+class LazyDPTS(batched.ReleasedBatchPolicy):
     r"""Thompson sampling on an arm's rewards, released one private batch at a time.
 
     It chooses in every round, so it spreads its pulls and handles late rewards well, and it needs
@@ -47,11 +44,6 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
 
     and play the highest; clip moves into [0, 1]. Rewards between 0 and 1 are used unchanged.
 
-    Privacy:
-        epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
-        The draws from the posterior depend on released values only.
-
     Example:
         >>> agent = bl.policy("lazy-dp-ts", arms=2, epsilon=5.0).agent(seed=1)
         >>> for _ in range(1000):
@@ -59,17 +51,12 @@ class LazyDPTS(PooledPolicy, PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [17, 983]
-
-    See Also:
-        lazy-dp-ucb, dp-imed, thompson-beta
     """
 
     name = "lazy-dp-ts"
-    fixed_arms = ""
     reference = "Hu, Hegde 2022"
-    kernels = Kernels(begin, choose, learn_alone, forget_alone)
-    estimation = FROM_BATCHES
-    epsilon: Epsilon
+    see_also = "lazy-dp-ucb, dp-imed, thompson-beta"
+    kernels = Kernels(batched.begin, choose, batched.learn_alone, batched.forget_alone)
 
     def propensity(self, state: Any, arm: int) -> None:
         """None: the chance that an arm's Beta draw is the largest has no closed form."""

@@ -3,13 +3,11 @@
 import math
 from typing import Any
 
-from balaclava._core.declared import Epsilon, RadiusScale
+from balaclava._core.declared import RadiusScale
 from balaclava._core.kernels import kernel
 from balaclava.frames.pools import Pools, arm_without_rewards
-from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.bounded.batched import begin, forget_alone, learn_alone, play_lazily
-from balaclava.policies.intervals import FROM_BATCHES
-from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.base import Kernels, register
+from balaclava.policies.bounded import batched
 
 
 @kernel(borrows=True)
@@ -28,11 +26,11 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
                     if best < 0 or index > highest:
                         best, highest = arm, index
         state.current[0] = best
-    return play_lazily(params, state, rng)
+    return batched.play_lazily(params, state, rng)
 
 
 @register
-class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
+class LazyDPUCB(batched.ReleasedBatchPolicy):
     r"""UCB on an arm's rewards, released one private batch at a time.
 
     It needs no horizon, and its regret has the best possible order. It chooses in every round, so
@@ -44,11 +42,6 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
 
     .. math:: m_a + \sqrt{3 \log t / O_a} + 3 \log t / (\varepsilon O_a).
 
-    Privacy:
-        epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
-        Everything else follows from released values.
-
     Example:
         >>> agent = bl.policy("lazy-dp-ucb", arms=2, epsilon=5.0).agent(seed=1)
         >>> for _ in range(1000):
@@ -56,15 +49,10 @@ class LazyDPUCB(PooledPolicy, PrivateBoundedPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [63, 937]
-
-    See Also:
-        lazy-dp-ts, adap-ucb, dp-imed
     """
 
     name = "lazy-dp-ucb"
-    fixed_arms = ""
     reference = "Hu, Huang, Mehta 2021"
-    kernels = Kernels(begin, choose, learn_alone, forget_alone)
-    estimation = FROM_BATCHES
-    epsilon: Epsilon
+    see_also = "lazy-dp-ts, adap-ucb, dp-imed"
+    kernels = Kernels(batched.begin, choose, batched.learn_alone, batched.forget_alone)
     radius_scale: RadiusScale = 1.0

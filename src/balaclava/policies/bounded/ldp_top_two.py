@@ -82,18 +82,12 @@ class LDPTopTwo(LocalBoundedPolicy, TopTwoPolicy):
         ...     agent.tell(decision, reward=(0.1, 0.9)[decision.arm])
         >>> agent.winner(), agent.status().decisions
         (1, 70)
-
-    References:
-        Azize, Jourdan, Al Marjani, Basu. Differentially private best-arm identification. 2024.
-        Ren, Zhou, Liu, Shroff. Multi-armed bandits with local differential privacy.
-        arXiv:2007.03121, 2020.
-
-    See Also:
-        dp-top-two, ldp-ucb-bernoulli
     """
 
     name = "ldp-top-two"
     reference = "Azize, Jourdan, Al Marjani, Basu 2024, with the stopping rule of dp-top-two"
+    cites = "Azize, Jourdan, Al Marjani, Basu 2024; Ren, Zhou, Liu, Shroff 2020"
+    see_also = "dp-top-two, ldp-ucb-bernoulli"
     report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_report)
     reports = (0.0, 1.0)

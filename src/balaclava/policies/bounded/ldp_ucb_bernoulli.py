@@ -88,13 +88,11 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [81, 163, 756]
-
-    See Also:
-        ldp-ucb-laplace, ldpr-se, ucb1
     """
 
     name = "ldp-ucb-bernoulli"
     reference = "Ren, Zhou, Liu, Shroff 2020"
+    see_also = "ldp-ucb-laplace, ldpr-se, ucb1"
     report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_ucb1)
     reports = (0.0, 1.0)

@@ -63,13 +63,11 @@ class LDPUCBLaplace(LocalBoundedPolicy):
         ...     agent.tell(decision, reward=[0.2, 0.5, 0.9][decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [187, 262, 551]
-
-    See Also:
-        ldp-ucb-bernoulli, ldpr-se, ucb1
     """
 
     name = "ldp-ucb-laplace"
     reference = "Ren, Zhou, Liu, Shroff 2020"
+    see_also = "ldp-ucb-bernoulli, ldpr-se, ucb1"
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(learn_tally)
     kernels = Kernels(begin_tally, choose, learn)

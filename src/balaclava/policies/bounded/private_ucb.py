@@ -118,13 +118,11 @@ class PrivateUCB(PrivateBoundedPolicy):
         >>> policy = bl.policy("private-ucb", arms=9, epsilon=1.0, horizon=10**6)
         >>> round(policy.noise_margin, 1)
         3997.0
-
-    See Also:
-        dp-ucb, dp-ucb-bound, ucb1
     """
 
     name = "private-ucb"
     reference = "Mishra, Thakurta 2015"
+    see_also = "dp-ucb, dp-ucb-bound, ucb1"
     kernels = Kernels(begin, choose, learn)
     estimation = Estimation(read_mean, limits)
     epsilon: Epsilon

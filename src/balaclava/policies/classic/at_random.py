@@ -50,12 +50,10 @@ class AtRandom(Policy):
         ...                       horizon=10_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("random").mean()) / (10_000 * 0.3), 2)
         1.0
-
-    See Also:
-        dp-imed, ldp-ucb-bernoulli
     """
 
     name = "random"
+    see_also = "dp-imed, ldp-ucb-bernoulli"
     rewards = "any"
     model = "central"
     scope = "trajectory"

@@ -103,18 +103,16 @@ class Exp3(loss_policies.LossPolicy):
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
         >>> round(float(results.final_regret("exp3").mean()))
         270
-
-    References:
-        Auer, Cesa-Bianchi, Freund, Schapire 2002
-        Bubeck, Cesa-Bianchi 2012
-        Asi, Raman, Talwar 2025
-
-    See Also:
-        dp-exp3, htinf, ftpl
     """
 
     name = "exp3"
     reference = "Auer, Cesa-Bianchi, Freund, Schapire 2002"
+    cites = (
+        "Auer, Cesa-Bianchi, Freund, Schapire 2002; "
+        "Bubeck, Cesa-Bianchi 2012; "
+        "Asi, Raman, Talwar 2025"
+    )
+    see_also = "dp-exp3, htinf, ftpl"
     kernels = Kernels(begin, choose, learn, forget_note)
     examples = ({}, {"horizon": 600, "loss_noise": 1.0})
     horizon: Horizon | None = None

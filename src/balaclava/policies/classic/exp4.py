@@ -76,13 +76,11 @@ class Exp4(ExpertPolicy):
         ...     agent.tell(decision, reward=(0.9, 0.2)[decision.arm])
         >>> pulls
         [38, 462]
-
-    See Also:
-        dp-exp4, ldp-exp4, dp-htinf-experts
     """
 
     name = "exp4"
     reference = "Auer, Cesa-Bianchi, Freund, Schapire 2002"
+    see_also = "dp-exp4, ldp-exp4, dp-htinf-experts"
     kernels = Kernels(begin, choose, learn, forget_note)
     horizon: Horizon
     mixing: Mixing = 0.0

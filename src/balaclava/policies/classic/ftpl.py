@@ -110,17 +110,12 @@ class FTPL(LossPolicy):
         >>> results = bl.simulate(policy, world, horizon=10_000, repetitions=20, seed=1)
         >>> round(float(results.final_regret("ftpl").mean()))
         226
-
-    References:
-        Neu, Bartok 2016
-        Asi, Raman, Talwar 2025
-
-    See Also:
-        dp-ftpl, exp3, htinf
     """
 
     name = "ftpl"
     reference = "Neu, Bartok 2016"
+    cites = "Neu, Bartok 2016; Asi, Raman, Talwar 2025"
+    see_also = "dp-ftpl, exp3, htinf"
     kernels = Kernels(begin, choose, learn, forget_note)
     horizon: Horizon
     eta: LearningRate | None = None

@@ -116,13 +116,11 @@ class HTINF(LossPolicy):
         ...                       repetitions=20, seed=1)
         >>> round(float(results.final_regret("htinf").mean()))
         108
-
-    See Also:
-        dp-htinf, tsallis-inf, exp3
     """
 
     name = "htinf"
     reference = "Huang, Dai, Huang 2022"
+    see_also = "dp-htinf, tsallis-inf, exp3"
     kernels = Kernels(begin, choose, learn, forget_note)
     examples = ({}, {"moment_order": 1.5, "sigma": 2.0})
     moment_order: Order = 2.0

@@ -105,12 +105,10 @@ class IMED(BoundedPolicy):
         ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [7, 993]
-
-    See Also:
-        kl-ucb, dp-imed
     """
 
     name = "imed"
     reference = "Honda, Takemura 2015"
+    see_also = "kl-ucb, dp-imed"
     kernels = Kernels(begin, choose, learn)
     estimation = FROM_TALLY

@@ -73,13 +73,11 @@ class KLUCB(BoundedPolicy):
         ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [7, 993]
-
-    See Also:
-        imed, ucb1, adap-klucb, dp-klucb
     """
 
     name = "kl-ucb"
     reference = "Garivier, Cappé 2011"
+    see_also = "imed, ucb1, adap-klucb, dp-klucb"
     kernels = Kernels(begin_tally, choose, learn_tally)
     estimation = FROM_TALLY
     examples = ({}, {"c": 3.0})

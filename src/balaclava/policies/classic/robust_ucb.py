@@ -253,17 +253,12 @@ class RobustUCB(Policy):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [101, 899]
-
-    References:
-        Bubeck, Cesa-Bianchi, Lugosi 2013
-        Catoni 2012
-
-    See Also:
-        ucb1, dpr-ucb, dpr-se
     """
 
     name = "robust-ucb"
     reference = "Bubeck, Cesa-Bianchi, Lugosi 2013"
+    cites = "Bubeck, Cesa-Bianchi, Lugosi 2013; Catoni 2012"
+    see_also = "ucb1, dpr-ucb, dpr-se"
     examples = (
         {"estimator": "truncated-mean"},
         {"estimator": "median-of-means"},

@@ -126,13 +126,11 @@ class SuccessiveElimination(BoundedPolicy):
         ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [102, 898]
-
-    See Also:
-        dp-se, dpr-se, gdp-elim-new
     """
 
     name = "successive-elimination"
     reference = "Even-Dar, Mannor, Mansour 2006"
+    see_also = "dp-se, dpr-se, gdp-elim-new"
     examples = ({"horizon": 600}, {"failure_probability": 0.05})
     kernels = Kernels(begin, choose, learn)
     winner_reason = "it plays all remaining arms equally often"

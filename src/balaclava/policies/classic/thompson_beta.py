@@ -44,12 +44,10 @@ class ThompsonBeta(BoundedPolicy):
         ...     agent.tell(decision, reward=(0.2, 0.8)[decision.arm])
         >>> [each.decisions for each in agent.estimates()]
         [6, 994]
-
-    See Also:
-        thompson-gauss, dp-ftpl-beta, lazy-dp-ts
     """
 
     name = "thompson-beta"
     reference = "Agrawal, Goyal 2012"
+    see_also = "thompson-gauss, dp-ftpl-beta, lazy-dp-ts"
     kernels = Kernels(begin_tally, choose, learn)
     estimation = FROM_TALLY

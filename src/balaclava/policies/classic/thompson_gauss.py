@@ -44,12 +44,10 @@ class ThompsonGauss(Policy):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [21, 979]
-
-    See Also:
-        thompson-beta, dp-ftpl-gauss
     """
 
     name = "thompson-gauss"
     reference = "Agrawal, Goyal 2013"
+    see_also = "thompson-beta, dp-ftpl-gauss"
     kernels = Kernels(begin_tally, choose, learn_tally)
     radius_scale: RadiusScale = 1.0

@@ -68,13 +68,11 @@ class TsallisINF(LossPolicy):
         ...                       repetitions=20, seed=1)
         >>> round(float(results.final_regret("tsallis-inf").mean()))
         50
-
-    See Also:
-        dp-tsallis-inf, htinf, exp3
     """
 
     name = "tsallis-inf"
     reference = "Zimmert, Seldin 2021"
+    see_also = "dp-tsallis-inf, htinf, exp3"
     kernels = Kernels(begin, choose, learn, forget_note)
     sigma: Sigma | None = None
 

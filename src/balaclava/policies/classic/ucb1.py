@@ -76,13 +76,11 @@ class UCB1(Policy):
         ...     agent.tell(decision, reward=float(decision.arm))
         >>> agent.ask().arm
         1
-
-    See Also:
-        kl-ucb, imed, thompson-beta
     """
 
     name = "ucb1"
     reference = "Auer, Cesa-Bianchi, Fischer 2002"
+    see_also = "kl-ucb, imed, thompson-beta"
     kernels = Kernels(begin, choose, learn)
     radius_scale: RadiusScale = 1.0
 

@@ -219,13 +219,11 @@ class PRAECentral(prae.PraePolicy):
         ...                    horizon=10**6)
         >>> round(policy.needed_threshold)
         8034
-
-    See Also:
-        prae-raw, dpr-batch-ucb
     """
 
     name = "prae-central"
     reference = "Wu, Zhou, Tao, Wang 2023"
+    see_also = "prae-raw, dpr-batch-ucb"
     pools = "batch.epochs"
     kernels = Kernels(begin, choose, learn, forget)
     assumptions = (

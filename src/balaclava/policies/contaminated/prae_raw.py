@@ -89,13 +89,11 @@ class PRAERaw(prae.PraePolicy):
         >>> policy = bl.policy("prae-raw", arms=5, epsilon=1.0, moment_order=2, horizon=10**6)
         >>> round(dict(policy.batches(10**6))[2**16], 4)
         0.0772
-
-    See Also:
-        prae-central, dpr-batch-ucb, robust-ucb
     """
 
     name = "prae-raw"
     reference = "Wu, Zhou, Tao, Wang 2023"
+    see_also = "prae-central, dpr-batch-ucb, robust-ucb"
     kernels = Kernels(begin, prae.choose_in_batches, learn, forget)
     estimation = Estimation(read_mean, limits_within_radius)
     radius: Annotated[Radius, Range(meaning="how outliers enter the radius")] = "mixed"

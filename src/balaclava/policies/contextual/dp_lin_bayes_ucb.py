@@ -33,13 +33,7 @@ from balaclava.frames.episodes import (
     give_up,
 )
 from balaclava.frames.pools import NO_ROW, UNLEARNED
-from balaclava.frames.ridge import (
-    add_to_factor,
-    dot,
-    factorise,
-    solve_factor,
-    solve_transposed,
-)
+from balaclava.frames.ridge import add_to_factor, dot, factorise, solve_factor, solve_transposed
 from balaclava.policies.base import ArmRelease, Kernels, register
 from balaclava.policies.contextual import linear_context
 from balaclava.policies.contextual.private_sums import PrivateSumsPolicy, release_sum
@@ -304,13 +298,11 @@ class DPLinBayesUCB(PrivateSumsPolicy):
         >>> results = bl.simulate(policy, world, horizon=5_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("dp-lin-bayes-ucb").mean()))
         31
-
-    See Also:
-        ldp-linucb, dp-linucb, dp-lin-ts, dp-imed
     """
 
     name = "dp-lin-bayes-ucb"
     reference = "after Kaufmann, Cappe, Garivier 2012"
+    see_also = "ldp-linucb, dp-linucb, dp-lin-ts, dp-imed"
     examples = ({"delta": 1e-3, "batch": 12, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, forget)
     batch: Batch | None = None

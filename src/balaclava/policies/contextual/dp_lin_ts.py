@@ -151,13 +151,11 @@ class DPLinTS(PrivateLinearPolicy):
         >>> results = bl.simulate(policy, world, horizon=5_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("dp-lin-ts").mean()))
         76
-
-    See Also:
-        dp-lin-bayes-ucb, dp-linucb, lin-ts
     """
 
     name = "dp-lin-ts"
     reference = "after Riyazat, Ukwatta 2026"
+    see_also = "dp-lin-bayes-ucb, dp-linucb, lin-ts"
     examples = ({"disjoint": True, "first_episode": 12, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, forget)
 

@@ -155,17 +155,12 @@ class DPLinUCB(PrivateLinearPolicy):
         >>> results = bl.simulate(policy, world, horizon=5_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("dp-linucb").mean()))
         55
-
-    References:
-        Azize, Basu 2024
-        Laurent, Massart 2000
-
-    See Also:
-        dp-lin-bayes-ucb, dp-lin-ts, linucb, ldp-linucb
     """
 
     name = "dp-linucb"
     reference = "after Azize, Basu 2024"
+    cites = "Azize, Basu 2024; Laurent, Massart 2000"
+    see_also = "dp-lin-bayes-ucb, dp-lin-ts, linucb, ldp-linucb"
     examples = ({"delta": 1e-3, "first_episode": 20, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, forget)
 

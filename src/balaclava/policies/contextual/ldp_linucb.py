@@ -59,13 +59,11 @@ class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
         >>> results = bl.simulate(policy, world, horizon=5_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("ldp-linucb").mean()))
         50
-
-    See Also:
-        dp-lin-bayes-ucb, ldp-ucb-bernoulli, linucb
     """
 
     name = "ldp-linucb"
     reference = "after Abbasi-Yadkori, Pal, Szepesvari 2011 and Ren, Zhou, Liu, Shroff 2020"
+    see_also = "dp-lin-bayes-ucb, ldp-ucb-bernoulli, linucb"
     assumptions = (linear_context.CONTEXT_IS_PUBLIC, REPORTED)
     report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_report)

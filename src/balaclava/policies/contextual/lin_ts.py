@@ -124,16 +124,12 @@ class LinTS(LinearPolicy):
         ...                       horizon=1_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("lin-ts").mean()))
         9
-
-    References:
-        Agrawal, Goyal. Thompson sampling for contextual bandits with linear payoffs. 2013.
-
-    See Also:
-        linucb, dp-lin-ts, thompson-gauss
     """
 
     name = "lin-ts"
     reference = "Agrawal, Goyal 2013"
+    cites = "Agrawal, Goyal 2013b"
+    see_also = "linucb, dp-lin-ts, thompson-gauss"
     examples = ({"disjoint": True, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, pending.forget_note)
     exploration: Exploration = "usual"

@@ -155,12 +155,10 @@ class LinUCB(LinearPolicy):
         ...                       horizon=1_000, repetitions=10, seed=1)
         >>> round(float(results.final_regret("linucb").mean()))
         12
-
-    See Also:
-        lin-ts, dp-linucb, ucb1
     """
 
     name = "linucb"
     reference = "Abbasi-Yadkori, Pal, Szepesvari 2011"
+    see_also = "lin-ts, dp-linucb, ucb1"
     examples = ({"outstanding": 512},)
     kernels = Kernels(begin_regression, choose, learn, pending.forget_note)

@@ -24,21 +24,15 @@ class DPExp3Experts(ConvertedExpertPolicy):
 
     {rule}
 
-    {privacy}
-
-    {parameters}
-
     Example:
         >>> agent = bl.policy("dp-exp3-experts", arms=2, experts=3, horizon=2000,
         ...                   epsilon=0.5, learning_rate_scale=5).agent(seed=1)
         {played}
         [755, 1245]
-
-    See Also:
-        dp-htinf-experts, dp-exp3, exp4
     """
 
     name = "dp-exp3-experts"
+    see_also = "dp-htinf-experts, dp-exp3, exp4"
     examples = ({"epsilon": 0.5, "learning_rate_scale": 5.0},)
     inner_class = DPExp3
 
@@ -52,21 +46,15 @@ class DPFTPLExperts(ConvertedExpertPolicy):
 
     {rule}
 
-    {privacy}
-
-    {parameters}
-
     Example:
         >>> agent = bl.policy("dp-ftpl-experts", arms=2, experts=3, horizon=2000,
         ...                   epsilon=0.5, learning_rate_scale=20).agent(seed=1)
         {played}
         [295, 1705]
-
-    See Also:
-        dp-htinf-experts, dp-ftpl, exp4
     """
 
     name = "dp-ftpl-experts"
+    see_also = "dp-htinf-experts, dp-ftpl, exp4"
     examples = ({"epsilon": 0.5, "learning_rate_scale": 20.0},)
     inner_class = DPFTPL
 
@@ -82,21 +70,15 @@ class DPHTINFExperts(ConvertedExpertPolicy):
 
     {rule}
 
-    {privacy}
-
-    {parameters}
-
     Example:
         >>> agent = bl.policy("dp-htinf-experts", arms=2, experts=3, horizon=2000,
         ...                   epsilon=0.5).agent(seed=1)
         {played}
         [350, 1650]
-
-    See Also:
-        dp-exp4, ldp-exp4, dp-htinf
     """
 
     name = "dp-htinf-experts"
+    see_also = "dp-exp4, ldp-exp4, dp-htinf"
     examples = ({"epsilon": 0.5},)
     inner_class = DPHTINF
 
@@ -131,13 +113,11 @@ class PrivatisedExperts(ExpertsAsArms):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [140, 860]
-
-    See Also:
-        privatised, dp-htinf-experts, dp-exp4
     """
 
     name = "privatised-experts"
     reference = "Asi, Raman, Talwar 2025"
+    see_also = "privatised, dp-htinf-experts, dp-exp4"
     examples = ({"base": {"name": "exp3", "arms": 4, "eta": 0.2, "gamma": 0.1}, "epsilon": 0.5},)
     base: Annotated[Policy, Range(meaning="the policy for losses that chooses an expert")]
     epsilon: Epsilon

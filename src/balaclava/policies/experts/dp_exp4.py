@@ -208,13 +208,11 @@ class DPExp4(PrivateExpertPolicy):
         ...                      delta=1e-5, noise="gaussian")
         >>> round(gaussian.regret_bound(None, 10**6))
         401672
-
-    See Also:
-        ldp-exp4, dp-htinf-experts, exp4
     """
 
     name = "dp-exp4"
     reference = "Asi, Raman, Talwar 2025"
+    see_also = "ldp-exp4, dp-htinf-experts, exp4"
     examples = ({"learning_rate_scale": 0.1},)
     kernels = Kernels(begin, choose, learn, forget)
     lost_reward = LOST_LOSS

@@ -171,12 +171,6 @@ _EXPERT_SECTIONS = {
     "rule": """In each batch of tau rounds one expert is followed: the arm of each round is drawn
     from that expert's advice of the round. Then {base} learns from the mean of the batch's losses
     + Lap(1 / (tau epsilon)) as the loss of the expert.""",
-    "privacy": """Privacy:
-        epsilon-differential privacy of the whole trajectory with respect to the losses, as for
-        dp-{base}. Advice is public: see `balaclava.policies.experts.experts_as_arms`.""",
-    "parameters": """Parameters:
-        horizon: number of rounds, at least tau.
-        learning_rate_scale: multiplies the learning rate of {base}; never affects privacy.""",
     "played": """>>> pulls = [0, 0]
         >>> for _ in range(2000):
         ...     decision = agent.ask([[1, 0], [0.5, 0.5], [0, 1]])
@@ -187,7 +181,16 @@ _EXPERT_SECTIONS = {
 
 
 class ConvertedExpertPolicy(ExpertsAsArms):
-    """A conversion with the parameters of the theory; subclasses set `inner_class`."""
+    """A conversion with the parameters of the theory; subclasses set `inner_class`.
+
+    Privacy:
+        epsilon-differential privacy of the whole trajectory with respect to the losses, as for the
+        same conversion of arms. Advice is public: see `balaclava.policies.experts.experts_as_arms`.
+
+    Parameters:
+        horizon: number of rounds, at least tau.
+        learning_rate_scale: multiplies the learning rate of the base; never affects privacy.
+    """
 
     reference = "Asi, Raman, Talwar 2025"
     docstring_sections: ClassVar[Mapping[str, str]] = _EXPERT_SECTIONS

@@ -68,13 +68,11 @@ class LDPExp4(LocalPolicy, PrivateExpertPolicy):
         ...     agent.tell(decision, reward=(0.9, 0.2)[decision.arm])
         >>> pulls
         [531, 1469]
-
-    See Also:
-        dp-exp4, dp-htinf-experts, exp4
     """
 
     name = "ldp-exp4"
     reference = "Asi, Raman, Talwar 2025"
+    see_also = "dp-exp4, dp-htinf-experts, exp4"
     assumptions = (*PrivateExpertPolicy.assumptions, REPORTED)
     report_kernel = staticmethod(unit_laplace_report)
     learn_report = staticmethod(learn_report)

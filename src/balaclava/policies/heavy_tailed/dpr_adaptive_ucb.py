@@ -26,8 +26,7 @@ from balaclava.privacy.exact_noise import to_grid
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
 LevelShare = Annotated[
-    float,
-    Range(0, 1, "share of epsilon for the histograms", open_low=True, open_high=True),
+    float, Range(0, 1, "share of epsilon for the histograms", open_low=True, open_high=True)
 ]
 
 # Open batches of an arm, a power of two. Batches double, so 16 of them outlast long delays.
@@ -429,18 +428,12 @@ class DPRAdaptiveUCB(PooledPolicy, PrivateRealPolicy):
         ...     pulls[decision.arm] += 1
         >>> pulls
         [160, 1840]
-
-    References:
-        Tao, Wu, Zhao, Wang. Optimal rates of (locally) differentially private heavy-tailed
-        multi-armed bandits. AISTATS 2022. (Leaves unknown moments as an open problem.)
-
-    See Also:
-        dpr-batch-ucb, dpr-se, robust-ucb, dp-imed
     """
 
     name = "dpr-adaptive-ucb"
     fixed_arms = ""
     reference = "after Tao, Wu, Zhao, Wang 2022"
+    see_also = "dpr-batch-ucb, dpr-se, robust-ucb, dp-imed"
     assumptions = ("a reward beyond the level of its batch counts as the level",)
     kernels = Kernels(begin, choose, learn, forget)
     pools = "pools"

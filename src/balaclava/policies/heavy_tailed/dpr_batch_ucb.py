@@ -410,18 +410,12 @@ class DPRBatchUCB(BatchUCBPolicy, PrivateRealPolicy):
         ...                    moment_order=1.9, moment_bound=8.142063093163385)
         >>> int(policy.schedule.sizes[0]), round(float(policy.schedule.radii[0]), 4)
         (128, 3.4461)
-
-    References:
-        Tao, Wu, Zhao, Wang 2022
-        Bubeck, Cesa-Bianchi, Lugosi 2013
-        Wu, Zhou, Tao, Wang 2023
-
-    See Also:
-        ldpr-batch-ucb, dpr-se, prae-raw, robust-ucb
     """
 
     name = "dpr-batch-ucb"
     reference = "balaclava, after Tao, Wu, Zhao, Wang 2022"
+    cites = "Tao, Wu, Zhao, Wang 2022; Bubeck, Cesa-Bianchi, Lugosi 2013; Wu, Zhou, Tao, Wang 2023"
+    see_also = "ldpr-batch-ucb, dpr-se, prae-raw, robust-ucb"
     kernels = Kernels(begin, choose, learn, forget)
     mean_range: declared.MeanRange | None = None
     examples = (

@@ -149,13 +149,11 @@ class DPRSE(TruncatedEliminationPolicy, PrivateRealPolicy):
         >>> bl.policy("dpr-se", arms=5, epsilon=1.0, horizon=10**6, moment_order=1.9,
         ...           moment_bound=8.142063093163385).first_epoch
         612090
-
-    See Also:
-        dpr-batch-ucb, dpr-ucb, ldpr-se, robust-ucb
     """
 
     name = "dpr-se"
     reference = "Tao, Wu, Zhao, Wang 2022"
+    see_also = "dpr-batch-ucb, dpr-ucb, ldpr-se, robust-ucb"
     epoch_length = staticmethod(epoch_length)
     truncation_level = staticmethod(truncation_level)
     allowed_error = 6.0

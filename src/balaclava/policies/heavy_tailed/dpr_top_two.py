@@ -81,18 +81,12 @@ class DPRTopTwo(batches.BatchUCBPolicy, PrivateRealPolicy):
         ...     agent.tell(decision, reward=(1.0, 4.0)[decision.arm])
         >>> agent.winner(), agent.status().decisions
         (1, 4096)
-
-    References:
-        Kalyanakrishnan, Tewari, Auer, Stone. PAC subset selection in stochastic multi-armed
-        bandits. ICML 2012.
-        Tao, Wu, Zhao, Wang 2022
-
-    See Also:
-        dp-top-two, dpr-batch-ucb
     """
 
     name = "dpr-top-two"
     reference = "balaclava: LUCB (Kalyanakrishnan et al. 2012) with the radii of dpr-batch-ucb"
+    cites = "Kalyanakrishnan, Tewari, Auer, Stone 2012; Tao, Wu, Zhao, Wang 2022"
+    see_also = "dp-top-two, dpr-batch-ucb"
     kernels = Kernels(batches.begin, choose, batches.learn, batches.forget)
     fixed_arms = "its answer is proved for the arms at the start"
     winner_reason = "it plays the arms that are hardest to tell apart until the best is known"

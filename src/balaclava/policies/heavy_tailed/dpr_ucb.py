@@ -111,13 +111,11 @@ class DPRUCB(PrivateRealPolicy):
         ...                    moment_order=1.9, moment_bound=8.142063093163385)
         >>> round(policy.level(1), 6), round(policy.level(1000), 4)
         (0.379354, 14.3877)
-
-    See Also:
-        dpr-batch-ucb, dpr-se, robust-ucb, dp-ucb
     """
 
     name = "dpr-ucb"
     reference = "Tao, Wu, Zhao, Wang 2022"
+    see_also = "dpr-batch-ucb, dpr-se, robust-ucb, dp-ucb"
     kernels = Kernels(begin, choose, learn)
     epsilon: Epsilon
     horizon: Horizon

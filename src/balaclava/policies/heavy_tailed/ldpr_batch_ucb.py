@@ -95,17 +95,12 @@ class LDPRBatchUCB(BatchUCBPolicy, LocalRealPolicy):
         >>> round(level, 4)
         5.9815
         >>> agent.tell_report(decision, policy.report(0.3, level))
-
-    References:
-        Tao, Wu, Zhao, Wang 2022
-        Zhou, Zhang 2024
-
-    See Also:
-        dpr-batch-ucb, ldpr-se, ldp-ucb-laplace
     """
 
     name = "ldpr-batch-ucb"
     reference = "balaclava, after Tao, Wu, Zhao, Wang 2022"
+    cites = "Tao, Wu, Zhao, Wang 2022; Zhou, Zhang 2024"
+    see_also = "dpr-batch-ucb, ldpr-se, ldp-ucb-laplace"
     report_level = staticmethod(report_level)
     report_kernel = staticmethod(truncated_laplace_report)
     learn_report = staticmethod(learn_report)

@@ -193,17 +193,12 @@ class LDPRSE(TruncatedEliminationPolicy, LocalRealPolicy):
         >>> round(level, 4)
         900.24
         >>> agent.tell_report(decision, policy.report(0.3, level))
-
-    References:
-        Tao, Wu, Zhao, Wang 2022
-        Zhou, Zhang 2024
-
-    See Also:
-        ldpr-batch-ucb, dpr-se, ldp-ucb-laplace
     """
 
     name = "ldpr-se"
     reference = "Tao, Wu, Zhao, Wang 2022"
+    cites = "Tao, Wu, Zhao, Wang 2022; Zhou, Zhang 2024"
+    see_also = "ldpr-batch-ucb, dpr-se, ldp-ucb-laplace"
     epoch_length = staticmethod(epoch_length)
     truncation_level = staticmethod(truncation_level)
     allowed_error = 7.0
