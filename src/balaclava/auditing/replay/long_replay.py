@@ -26,7 +26,6 @@ _SCRIPTED_SHARE = 0.6  # of answers
 _RECORDING_SHARE = 1 / 16  # of the time; a slower recording shortens the next run
 _SHORTEST_LONG_RUN = 4_000  # rounds to which they are shortened
 _ROUNDS_BEYOND = 200  # after a policy's horizon
-_NEIGHBOURS_PER_RUN = 8
 _MOST_READ = 2_000  # moved indices whose loss is computed, by decision
 _GROWTH_MOVES = 8  # releases of one reward; with fewer, their sum is not extrapolated
 _DOUBLINGS = 5  # of the rounds, by which the growth of a loss is judged
@@ -251,7 +250,7 @@ def chosen_slots(run: LongRun, rng: np.random.Generator) -> list[int]:
     wide = ends[np.argsort(np.diff(ends, prepend=0))[-2:]] if ends.size else ends
     places = [0, run.policy.arms, *wide, *(wide - 1), *rng.integers(0, run.rounds, 3)]
     slots = slots_told[np.minimum(np.searchsorted(slots_told, places), slots_told.size - 1)]
-    return np.unique(slots)[:_NEIGHBOURS_PER_RUN].tolist()
+    return np.unique(slots).tolist()
 
 
 def other_reward(
