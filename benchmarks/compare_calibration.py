@@ -88,7 +88,10 @@ TRUTHS = (
     Truth("tie of 4, few rows", (0.3,) * 4, (25,) * 4, 1_000),
     Truth("two arms, .02, .03", (0.02, 0.03), (1_000,) * 2, 2_000),
     Truth("20 arms, .05 to .15", tuple(np.linspace(0.05, 0.15, 20)), (500,) * 20, 10_000),
-    Truth("20 arms, one ahead", (*[0.1] * 19, 0.2), (500,) * 20, 10_000),
+    *(
+        Truth(f"{arms} arms, one ahead", (*[0.1] * (arms - 1), 0.2), (500,) * arms, 500 * arms)
+        for arms in (5, 8, 12, 20)
+    ),
     Truth("tie of 20 arms", (0.1,) * 20, (500,) * 20, 10_000),
     Truth("amounts, 1, 1.2, 1.5", (1.0, 1.2, 1.5), (3_000,) * 3, 9_000, spends=True),
     Truth("tie, amounts", (1.0,) * 3, (3_000,) * 3, 9_000, spends=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import balaclava as bl
 from balaclava.advice.log.log_reading import summarise_log
-from balaclava.advice.trial.compare import compare
+from balaclava.advice.trial.compare import ONE_AHEAD, compare
 from balaclava.cli import main
 from balaclava.cli.terminal import finite_json
 from balaclava.errors import ParameterError
@@ -107,6 +108,8 @@ def test_arms_that_differ_clearly_have_policies_that_fit(tmp_path: Path) -> None
     assert done.rows_needed is not None
     assert done.findings() == done.rows_needed.sentences()
     assert "dp-even" in done.findings()[-1]
+    assert not done.one_ahead
+    assert replace(done, one_ahead=True).findings() == [ONE_AHEAD, *done.findings()]
     assert done.equal < 1e-9
     share = next(row for row in done.standings if row.label == "dp-imed")
     assert 0 < share.share_low < share.share < share.share_high < 0.5

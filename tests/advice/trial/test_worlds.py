@@ -15,6 +15,7 @@ from balaclava.advice.log.off_policy import (
     coefficient_posterior,
     fit_arms,
 )
+from balaclava.advice.trial.mean_draws import ArmAverages
 from balaclava.advice.trial.worlds import LogWorlds, WeightedRows, draw_linear_worlds
 from balaclava.logs.reader import LoggedRewards
 from tests.advice.logs_on_disk import draw_log, write_log
@@ -100,6 +101,23 @@ def test_worlds_with_equal_arms_are_ties(draw: Any) -> None:
     assert all(each.mean_gap == 0 for each, gap in zip(drawn, gaps, strict=True) if gap == 0)
     different = itertools.islice(worlds.draw(1, ties=False), 20)
     assert all(each.environment.gaps.max() > 0 for each in different)
+
+
+@pytest.mark.parametrize(
+    ("means", "ahead"),
+    [
+        ([1.0, 1.1, 0.9, 1.0, 1.5], True),
+        ([1.5, 1.1, 0.9, 1.0, 1.0], True),
+        ([1.1, 0.9, 1.0, 1.5], False),  # with few arms the intervals hold
+        ([1.0, 1.1, 0.9, 1.0, 1.25], False),  # 2.24 errors: five times 1.3 %
+        ([1.0, 1.1, 0.9, 1.0, 1.27], True),  # 2.42 errors: five times 0.8 %
+        ([1.0, 1.4, 0.6, 1.0, 1.8], False),  # the others differ
+        ([1.0, 1.1, 0.9, 1.0, 0.5], False),  # one is far behind
+    ],
+)
+def test_one_arm_ahead_of_others_that_look_alike(means: Any, ahead: bool) -> None:
+    """Averages with an error of 0.1; the lead over the mean of four others has one of 0.112."""
+    assert ArmAverages(np.array(means), np.full(len(means), 0.1)).one_ahead is ahead
 
 
 def test_rows_get_the_drawn_mean() -> None:

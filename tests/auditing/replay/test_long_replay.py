@@ -101,7 +101,9 @@ def test_a_loss_that_grows_is_extrapolated_to_the_horizon(horizon, claimed, faul
 def test_a_loss_whose_growth_halves_converges():
     policy, epsilons = policy_with(), spread(0.5, 0.75, 0.875, 0.9375, 0.96875)
     assert replay_of(policy).growth_fault(run_of(policy), moves_of(epsilons)) == ""
-    assert replay_of(policy, Guarantee(epsilon=0.9)).growth_fault(run_of(policy), moves_of(epsilons))
+    assert replay_of(policy, Guarantee(epsilon=0.9)).growth_fault(
+        run_of(policy), moves_of(epsilons)
+    )
 
 
 def test_declared_losses_and_deltas_grow_too():

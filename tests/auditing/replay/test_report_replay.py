@@ -58,7 +58,7 @@ def test_a_report_is_tried_at_levels_far_apart():
     assert fault_of(noted) == ("consistent", "")
     assert len(levels) == 2 * 200
     powers = [round(math.log10(level)) for level in levels]
-    assert all(level == pytest.approx(10.0**power) for level, power in zip(levels, powers))
+    assert levels == pytest.approx([10.0**power for power in powers])
     near = [power for power in powers if abs(power) <= 6]
     assert 0.7 < len(near) / len(powers) < 0.95
     assert set(near) == set(range(-6, 7))

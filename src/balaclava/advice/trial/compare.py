@@ -26,6 +26,10 @@ from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.results import Results
 from balaclava.simulation.reward_delays import Delay
 
+ONE_AHEAD = (
+    "One arm is far ahead of others that look alike. The shares of regret are then predicted too "
+    "high: in trials with known arms their 95 % intervals held the truth in 82 to 96 % of logs."
+)
 LOG_NOT_PRIVATE = (
     "Looking at a log is not itself private: this output depends on its rewards, and is as "
     "confidential as the log. A policy, a range or a scale chosen here depends on those rewards, "
@@ -77,6 +81,7 @@ class Comparison:
     feature_trial: FeatureTrial | None = None  # if they help
     drift_trial: DriftTrial | None = None  # if averages drift and rewards have a range
     rows_needed: RowsNeeded | None = None  # to name the best arm, if averages do not drift
+    one_ahead: bool = False  # whether one arm is far ahead of others that look alike
 
     @property
     def fitting(self) -> dict[str, str]:
@@ -123,6 +128,8 @@ class Comparison:
                 f"large as these would come by chance with probability {self.equal:.2g}. Among "
                 "equal arms no policy gains anything over playing at random."
             ]
+        if self.one_ahead:
+            sentences.append(ONE_AHEAD)
         if self.rows_needed is not None:
             sentences += self.rows_needed.sentences()
         if self.fitting:
@@ -259,6 +266,7 @@ def compare(
         gain and play_with_features(log, gain, trial, repetitions, epsilon, delta),
         play_with_drift(log, worlds, trial, epsilon, repetitions),
         None if log.drifts else rows_needed(log, worlds, PLAUSIBLE_WORLDS, seed, epsilon),
+        worlds.averages.one_ahead,
     )
 
 

@@ -25,6 +25,8 @@ from balaclava._core.extras import require_extra
 # latter the interval missed in half of the logs with one arm far ahead of 19 equal ones.
 _EFFECT_SCALES = np.array([0.01, 1.0, 100.0])
 _SCALE_CHANCES = np.array([[0.02, 0.96, 0.02], [0.9, 0.05, 0.05]])
+# Fewest arms of which one may be far ahead: with three the intervals hold (docs/figures.md).
+_SEVERAL_ARMS, _TEST_LEVEL = 5, 0.05
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, fill [0, 1] evenly, however many there are
 _RADIUS_GRID = 400  # points on which the confidence distribution is inverted
 _RADIUS_REACH = 8.0  # standard deviations of the distance of the averages, on each side
@@ -57,6 +59,24 @@ class ArmAverages(NamedTuple):
         from scipy.special import chdtrc
 
         return float(chdtrc(self.means.size - 1, self.distance**2))
+
+    @property
+    def one_ahead(self) -> bool:
+        """Whether the highest average is far above others that look alike, each test at 5 %.
+
+        >>> ArmAverages(np.array([1.0, 1.1, 0.9, 1.0, 1.5]), np.full(5, 0.1)).one_ahead
+        True
+        """
+        require_extra("scipy", "drawing worlds from a log")
+        from scipy.special import ndtr
+
+        top, size = int(self.means.argmax()), self.means.size
+        if size < _SEVERAL_ARMS:
+            return False
+        others = ArmAverages(np.delete(self.means, top), np.delete(self.errors, top))
+        error = np.hypot(self.errors[top], (others.errors**-2.0).sum() ** -0.5)
+        chance = size * ndtr((others.centre - self.means[top]) / error)  # Bonferroni
+        return bool(others.equal > _TEST_LEVEL > chance)
 
     def draw(self, count: int, rng: np.random.Generator, *, ties: bool = True) -> np.ndarray:
         """Plausible means [draw, arm]: all equal in a share `equal` of the draws, if `ties`.
