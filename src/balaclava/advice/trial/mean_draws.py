@@ -25,7 +25,7 @@ from balaclava._core.extras import require_extra
 # latter the interval missed in half of the logs with one arm far ahead of 19 equal ones.
 _EFFECT_SCALES = np.array([0.01, 1.0, 100.0])
 _SCALE_CHANCES = np.array([[0.02, 0.96, 0.02], [0.9, 0.05, 0.05]])
-# Fewest arms of which one may be far ahead: with three the intervals hold (docs/figures.md).
+# Fewest arms for the warning that one is far ahead: with three, intervals hold (docs/figures.md).
 _SEVERAL_ARMS, _TEST_LEVEL = 5, 0.05
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, fill [0, 1] evenly, however many there are
 _RADIUS_GRID = 400  # points on which the confidence distribution is inverted
