@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+import balaclava.agents.roster
 
-MEANS = {"a": 0.2, "b": 0.5, "c": 0.8, "d": 0.95}
+MEANS = {"a": 0.2, "b": 0.5, "c": 0.8, "d": 0.95, "one more": 0.1}
 
 
 def agent_of(name="dp-imed", arms=("a", "b"), seed=1, **more):
@@ -64,6 +65,20 @@ def test_the_winner_is_among_the_arms_that_are_left():
     agent.retire_arm("d")
     play(agent, 6_000)
     assert agent.policy.arm_label(agent.winner()) == "b"
+    estimates = agent.estimates()
+    assert (estimates.compared, estimates.made) == (("a", "b"), 12_000)
+    assert str(estimates).endswith("; the winner is b, of a, b, after 12,000 decisions.")
+    assert "b is the best arm, of a, b, after 12,000 decisions" in str(agent.may_stop())
+
+
+@pytest.mark.parametrize("first", [2, 3, 7])
+def test_weights_of_all_arms_and_of_all_pairs_add_up_to_one(first):
+    roster = bl.agents.roster.ArmRoster(bl.policy("dp-imed", arms=first, epsilon=1.0))
+    assert sum(map(roster.arm_weight, range(first))) == pytest.approx(1.0)
+    roster.labels += [f"arm {arm}" for arm in range(first, 400)]
+    assert sum(map(roster.arm_weight, range(400))) == pytest.approx(1.0 - 1.0 / 401)
+    pairs = [(a, b) for b in range(400) for a in range(b)]
+    assert sum(roster.pair_weight(*pair) for pair in pairs) == pytest.approx(1.0 - 1.0 / 401)
 
 
 def test_only_available_arms_are_played_and_arms_are_then_not_compared():
@@ -164,6 +179,10 @@ def test_in_window_mode_rewards_of_a_retired_arm_count_at_the_end_of_their_windo
         (lambda agent: agent.ask(available="ab"), "ParameterError", "is not a list"),
         (lambda agent: agent.ask(available=["a", "gone"]), "ParameterError", "was retired"),
         (lambda agent: agent.ask(available=["a", "z"]), "UnknownNameError", "no arm 'z'"),
+        (lambda agent: agent.set_shares({"a": 0.6, "b": 0.5}), "ParameterError", "add up to 1.1"),
+        (lambda agent: agent.set_shares({"a": -0.1}), "ParameterError", r"shares\['a'\] = -0.1"),
+        (lambda agent: agent.set_shares({"z": 0.1}), "UnknownNameError", "no arm 'z'"),
+        (lambda agent: agent.set_shares(["a"]), "ParameterError", "must be a mapping"),
     ],
 )
 def test_bad_changes_are_refused_and_change_nothing(change, error, why):
@@ -173,6 +192,89 @@ def test_bad_changes_are_refused_and_change_nothing(change, error, why):
     with pytest.raises(getattr(bl.errors, error), match=why):
         change(agent)
     assert json.dumps(agent.save()) == before
+
+
+TALLIES = (
+    *(("ucb1", {}), ("kl-ucb", {}), ("imed", {}), ("thompson-beta", {})),
+    *(("dp-ucb", {"epsilon": 9}), ("dp-ucb-bound", {"epsilon": 9})),
+    ("dp-ucb-int", {"epsilon": 9, "delta": 0.1}),
+    ("private-ucb", {"epsilon": 9, "horizon": 5_000}),
+    *(("ldp-ucb-bernoulli", {"epsilon": 9}), ("dp-ftpl-new", {"epsilon": 9, "horizon": 5_000})),
+)
+
+
+@pytest.mark.parametrize(("name", "parameters"), TALLIES)
+def test_arms_of_tallies_come_rest_and_leave(name, parameters):
+    agent = bl.policy(name, arms=["a", "b"], **parameters).agent(seed=1)
+    play(agent, 200)
+    agent.add_arm("d")
+    assert play(agent, 800).count("d") > 100
+    assert set(play(agent, 50, available=["a", "b"])) <= {"a", "b"}
+    late = agent.ask(available=["d"])
+    agent.retire_arm("d")
+    assert "d" not in play(agent, 50)
+    agent.add_arm("c")  # the slot of "d" has an open decision
+    assert len(agent._runner.roster.arm_in_slot) == 4
+    agent.tell(late, 1.0)
+    agent.add_arm("one more")
+    assert len(agent._runner.roster.arm_in_slot) == 4
+    restored = bl.restore(json.loads(json.dumps(agent.save())))
+    assert restored.save()["state"] == agent.save()["state"]
+    assert {*play(agent, 400)} <= {"a", "b", "c", "one more"}
+
+
+def test_a_reused_slot_of_a_tally_starts_anew_and_results_keep_the_arm_before():
+    agent = bl.policy("ldp-ucb-bernoulli", arms=["a", "d"], epsilon=9.0).agent(seed=1)
+    play(agent, 300)
+    before = agent.estimates().of("d")
+    agent.retire_arm("d")
+    agent.add_arm("c")
+    assert len(agent._runner.roster.arm_in_slot) == 2
+    assert agent.estimates().of("c").rewards == 0
+    assert agent.estimates().of("d").mean == before.mean
+    assert play(agent, 1) == ["c"]
+
+
+@pytest.mark.parametrize("explore", [0.0, 0.3])
+@pytest.mark.parametrize("rounds", [12, 600])
+def test_propensities_count_shares(explore, rounds):
+    """Decisions weighted by 1/propensity have the same expected number for each arm.
+
+    Statistical: chance of a false alarm below 10^-6 (five standard errors, three arms, two tests).
+    The short runs are first pulls, with batches that wait.
+    """
+    policy = bl.policy("dp-imed", arms=["a", "b", "d"], epsilon=5.0, explore=explore)
+    weights, total = np.zeros(3), 0
+    for seed in range(4_800 // rounds):
+        agent = policy.agent(seed=seed, shares={"a": 0.2, "b": 0.1, "d": 0.1})
+        rng = np.random.default_rng(seed)
+        for _ in range(rounds):
+            decision = agent.ask()
+            weights[decision.arm] += 1.0 / decision.propensity
+            total += 1
+            if rounds > 100:
+                agent.tell(decision, float(rng.random() < MEANS[decision.label]))
+    assert np.abs(weights - total).max() < 5.0 * np.sqrt(total / 0.1)
+
+
+def test_an_arm_has_at_least_its_share_and_the_policy_learns_from_it():
+    agent = agent_of(arms=("a", "d"), first_batch=2)
+    agent.set_shares({"a": 0.25})
+    labels = play(agent, 2_000)
+    assert labels.count("a") > 400
+    assert agent.estimates().of("a").rewards > 300
+    again = bl.restore(json.loads(json.dumps(agent.save())))
+    assert again._runner.roster.shares == {0: 0.25}
+    agent.set_shares({})
+    assert play(agent, 400).count("a") < 40
+    agent.retire_arm("d")
+    with pytest.raises(bl.errors.ParameterError, match="was retired"):
+        agent.set_shares({"d": 0.1})
+
+
+def test_shares_of_all_arms_divide_decisions_without_the_rule():
+    agent = bl.policy("ucb1", arms=["a", "d"]).agent(seed=1, shares={"a": 0.5, "d": 0.5})
+    assert 400 < play(agent, 1_000).count("a") < 600
 
 
 def test_the_last_arm_stays():

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -32,8 +32,9 @@ from balaclava.privacy.randomness import SystemRandomness, seeded
 
 # Assumption of the guarantee, and condition of estimates, of an agent whose arms change.
 ARM_CHANGES = (
-    "when arms come or leave, and which are available in a decision, depends on released values "
-    "and on facts that would be the same had any one reward been different"
+    "when arms come or leave, their shares, which are available in a decision, and when decisions "
+    "pause, depend on released values and on facts that would be the same had any one reward been "
+    "different"
 )
 MASKED_MEANS = "each mean is over the participants who could get the arm"
 
@@ -55,6 +56,7 @@ class Agent:
             after `patience` further decisions. The guarantee then covers when and whether the
             reward came; regret is that of a delay of one window.
         missing: The value that counts if no reward came in its window.
+        shares: Least chances of arms, by label or number, as {"control": 0.1}; see `set_shares`.
 
     Raises:
         ParameterError: If an argument is not allowed, or does not fit the others.
@@ -83,6 +85,7 @@ class Agent:
         patience: int | None = None,
         settle: Settle = "arrival",
         missing: float | None = None,
+        shares: Mapping[int | str, float] | None = None,
     ) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise errors.ParameterError(
@@ -109,6 +112,8 @@ class Agent:
         self._decisions = [0] * policy.arms  # by arm
         self._process = os.getpid()
         self._lock = threading.Lock()
+        if shares:
+            self._runner.set_shares(shares)
 
     def _make_delivery(self, settling: Settling) -> ArrivalDelivery | WindowDelivery:
         patience, settle, missing = settling
@@ -194,7 +199,7 @@ class Agent:
         runner = self._runner
         if available is None and runner.roster is None:
             return None
-        return runner.open_roster().offered_slots(available)
+        return runner.open_roster().offered_slots(available, self._book.clock + 1)
 
     def add_arm(self, label: str) -> int:
         """Add an arm, which the policy then explores like any other.
@@ -202,11 +207,12 @@ class Agent:
         Note:
             It costs no epsilon: the arm has batches of its own. When arms come or leave, and which
             arms are `available` in a decision, may depend on released values and on facts that
-            would be the same had any one reward been different. Stock that this experiment sells
-            is not such a fact: it tells how many bought.
+            would be the same had any one reward been different; so may shares and pauses. Stock
+            that this experiment sells is not such a fact: it tells how many bought.
 
-            `winner` and `estimates` then speak of the present arms; for each set of arms their
-            claims fail with probability at most 1 - confidence.
+            `winner` then compares the present arms. All claims after the first change, for all
+            sets of arms that come to be, fail together with probability at most 1 - confidence:
+            the j-th arm has a part of 1/(j (j + 1)). So they are somewhat wider than before.
 
         Args:
             label: The name of the arm. Names are never reused.
@@ -222,6 +228,8 @@ class Agent:
             self._runner.add_arm(label)
             self._policy = self._runner.policy
             self._decisions.append(0)
+            if self._order is not None:
+                self._order.add_arm()
             return len(self._decisions) - 1
 
     def retire_arm(self, arm: int | str) -> None:
@@ -239,7 +247,27 @@ class Agent:
             UnknownNameError: If there is no such arm.
         """
         with self._changing_arms():
-            self._runner.retire_arm(arm, self._book.clock)
+            self._runner.retire_arm(arm, self._book.clock, self._book.open_of)
+
+    def set_shares(self, shares: Mapping[int | str, float]) -> None:
+        """Give arms a least chance in each decision that offers them.
+
+        A public draw decides whether a decision goes to one of these arms; otherwise the policy
+        decides among all arms. The policy learns from both, and propensities count both. See
+        `add_arm` for what the shares may depend on.
+
+        Args:
+            shares: The chances, by label or number of the arm; of all other arms 0. They add up to
+                at most 1. A share of 1 in all is a fixed division, without the policy's rule.
+
+        Raises:
+            DecisionError: If the agent is finished.
+            ParameterError: If a share is not allowed, an arm was retired, or the policy fixes its
+                arms.
+            UnknownNameError: If there is no such arm.
+        """
+        with self._changing_arms():
+            self._runner.set_shares(shares)
 
     @contextmanager
     def _changing_arms(self) -> Iterator[None]:

@@ -25,6 +25,10 @@ class DecisionOrder:
         self._queue: deque[tuple[int, int]] = deque()  # round and arm of those that do not count
         self._closed: dict[int, float | None] = {}  # of these, by round; None: lost
 
+    def add_arm(self) -> None:
+        self.pulls.append(0)
+        self.sums.append(0.0)
+
     def enter(self, entry: OpenDecision) -> None:
         self._queue.append((entry.round, entry.arm))
 

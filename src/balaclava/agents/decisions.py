@@ -80,6 +80,10 @@ class DecisionBook:
         self.open[entry.id] = entry
         return entry
 
+    def open_of(self, arm: int) -> int:
+        """The number of open decisions of an arm."""
+        return sum(entry.arm == arm for entry in self.open.values())
+
     def close(self, entry: OpenDecision, how: str | None) -> None:
         """Close a decision, and remember how for a while."""
         del self.open[entry.id]

@@ -77,7 +77,8 @@ class Estimates(ResultTable[MeanEstimate]):
 
     The winner is the best arm, None if it is not yet known. The probability of ever naming a wrong
     one is at most 1 - confidence. Arms are compared directly, so an arm may win while intervals
-    still overlap (`theory.confidence_sequences`).
+    still overlap (`theory.confidence_sequences`). The winner is the best of the arms `compared`,
+    those that were not retired, after `made` decisions.
 
     `answer` names the arms that the policy was asked for: the winner, or the set of another goal of
     dp-top-two. None if it is not yet known; wrong with the same probability.
@@ -97,8 +98,12 @@ class Estimates(ResultTable[MeanEstimate]):
         condition: str | None = None,
         recommended: int | None = None,
         answer: Answer | None = None,
+        arms_changed: bool = False,
     ) -> None:
         super().__init__(entries)
+        self.compared = tuple(entry.label for entry in entries if not entry.retired)
+        self.made = sum(entry.decisions for entry in entries)
+        self._arms_changed = arms_changed
         self.confidence = confidence
         self.winner = winner
         self.condition = condition
@@ -162,7 +167,14 @@ class Estimates(ResultTable[MeanEstimate]):
             return f"{claim}; no winner. Recommended: {self[self.recommended].label}."
         if self.winner is None:
             return f"{claim}; no winner yet."
-        return f"{claim}; the winner is {self[self.winner].label}."
+        return f"{claim}; the winner is {self[self.winner].label}{self.among}."
+
+    @property
+    def among(self) -> str:
+        """The set and the date of the winner, in words; "" if arms did not change."""
+        if not self._arms_changed:
+            return ""
+        return f", of {', '.join(self.compared)}, after {self.made:,} decisions"
 
 
 class EstimateReader:
@@ -180,28 +192,28 @@ class EstimateReader:
         roster: ArmRoster | None = None,
     ) -> None:
         self.confidence = check("confidence", confidence, Confidence)
-        self._failure = (1.0 - self.confidence) / policy.arms  # an arm
         self._roster = roster or ArmRoster(policy)
-        self._estimation = self._roster.policy.require_estimates(self._failure)
+        shares = [self._roster.arm_weight(arm) for arm in range(policy.arms)]
+        self._failures = [(1.0 - self.confidence) * share for share in shares]
+        self._estimation = self._roster.policy.require_estimates(min(self._failures))
         self._policy, self._params, self._decisions = policy, params, decisions
         self._condition, read = condition, self._estimation.read
         self._named = policy.named_arm(state, self.confidence)
         self._recommended = policy.recommended_arm(state)
         self._named_set = policy.named_set(state, self.confidence)
         self.claim = policy.answer_claim
-        if order is not None and self._estimation.from_tally is not None:
-            state, read = order, self._estimation.from_tally
         self._compared = self._roster.live
-        self.released_means = [
-            ReleasedMean(*each)
-            for each in self._roster.released(lambda slot: read(params, state, slot))
-        ]
+        if order is not None and (tally := self._estimation.from_tally) is not None:
+            released = [tally(params, order, arm) for arm in range(policy.arms)]
+        else:
+            released = self._roster.released(lambda slot: read(params, state, slot))
+        self.released_means = [ReleasedMean(*each) for each in released]
 
     def estimates(self) -> Estimates:
         policy = self._policy
         entries = []
         for arm, released in enumerate(self.released_means):
-            low, high = self._limits(released)
+            low, high = self._limits(released, self._failures[arm])
             entries.append(
                 MeanEstimate(
                     arm,
@@ -216,7 +228,7 @@ class EstimateReader:
         winner = self.winner()
         return Estimates(
             entries, self.confidence, winner, self._condition, self._recommended,
-            self._answer(winner),
+            self._answer(winner), self._roster.changed,
         )  # fmt: skip
 
     def _answer(self, winner: int | None) -> Answer | None:
@@ -293,8 +305,8 @@ class EstimateReader:
             few, enough = (few, middle) if self._would_name(means, middle) else (middle, enough)
         return max(math.ceil((enough - 1.0) * total), 1)
 
-    def _limits(self, released: ReleasedMean) -> tuple[float, float]:
-        low, high = self._estimation.limits(self._params, *released, self._failure)
+    def _limits(self, released: ReleasedMean, failure: float) -> tuple[float, float]:
+        low, high = self._estimation.limits(self._params, *released, failure)
         return float(low), float(high)
 
     def _would_name(self, means: Sequence[ReleasedMean], growth: float) -> bool:
@@ -302,11 +314,26 @@ class EstimateReader:
         return self._best([self._grown(released, growth) for released in means]) is not None
 
     def _best(self, means: Sequence[ReleasedMean]) -> int | None:
+        """The arm that beats all others; once arms came or left, each pair at its own level."""
+        compared, failure = self._compared, 1.0 - self.confidence
+        if not self._roster.sets_changed:
+            return self._winner_of(compared, means, failure)
+        lead = max(compared, key=lambda arm: means[arm].mean)
+        for arm in compared:
+            if arm == lead:
+                continue
+            level = failure * self._roster.pair_weight(lead, arm)
+            if self._winner_of([lead, arm], means, level) != lead:
+                return None
+        return lead
+
+    def _winner_of(
+        self, arms: Sequence[int], means: Sequence[ReleasedMean], failure: float
+    ) -> int | None:
         name_best = winner_kernel(self._estimation)
         joint = self._estimation.joint_weight(self._policy.arms)
-        compared = np.array(means, float)[self._compared]
-        best = name_best(self._params, compared, joint, 1.0 - self.confidence)
-        return None if best == NO_WINNER else self._compared[int(best)]
+        best = name_best(self._params, np.array(means, float)[arms], joint, failure)
+        return None if best == NO_WINNER else arms[int(best)]
 
     def _grown(self, released: ReleasedMean, growth: float) -> ReleasedMean:
         """The released mean with `growth` times the rewards.

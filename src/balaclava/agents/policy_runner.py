@@ -1,5 +1,6 @@
 """Runs a policy's kernels on its state, for agents and the service."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -58,23 +59,66 @@ class PolicyRunner:
     def choose(self, round: int, context: Any = None, slots: Sequence[int] | None = None) -> Choice:
         """Make the decision of a round; `context` comes from `policy.checked_context`.
 
-        With `slots` it is made among these slots of the roster.
+        With `slots` it is made among these slots of the roster. An arm with a share is drawn
+        publicly, with that chance, before the policy's rule has its turn.
         """
+        shares = {} if self.roster is None else self.roster.shares_of_slots(slots)
+        own = 1.0 - math.fsum(shares.values())
+        forced = self._draw_share(shares) if shares else None
         try:
-            if slots is None:
-                choice, phase = self._choose(self.params, self.state, round, context, self.rng)
+            if forced is None:
+                slot, phase = self._choose_among(round, context, slots)
+                chance = self._chance(slot, slots)
             else:
-                begin, rest = self.policy.kernels.begin, (round, context, self.rng)
-                choice, phase = arm_slots.choose_among(
-                    begin, self._choose, self.params, self.state, slots, *rest
-                )
-            slot = int(choice)
+                chance = self._chance_by_rule(forced, round, context, slots)
+                slot, phase = self._choose_among(round, context, [forced])
         except KERNEL_FAILURES as error:
             raise self._failed(round, error) from None
         arms = range(self.policy.arms) if self.roster is None else self.roster.arm_in_slot
         require_arm(self.policy.name, round, slot, len(arms))
-        chance = self.policy.propensity(self.state, slot) if self._shows_chances else None
-        return Choice(arms[slot], int(phase), chance)
+        if shares and chance is not None:
+            chance = shares.get(slot, 0.0) + own * chance
+        return Choice(arms[slot], phase, chance)
+
+    def _choose_among(
+        self, round: int, context: Any, slots: Sequence[int] | None
+    ) -> tuple[int, int]:
+        if slots is None:
+            slot, phase = self._choose(self.params, self.state, round, context, self.rng)
+            return int(slot), int(phase)
+        begin, rest = self.policy.kernels.begin, (round, context, self.rng)
+        return arm_slots.choose_among(begin, self._choose, self.params, self.state, slots, *rest)
+
+    def _draw_share(self, shares: dict[int, float]) -> int | None:
+        """The slot that its share draws; None if the policy's rule has its turn."""
+        draw = self.rng.random()
+        for slot, share in shares.items():
+            draw -= share
+            if draw < 0.0:
+                return slot
+        return None
+
+    def _chance(self, slot: int, slots: Sequence[int] | None) -> float | None:
+        """The chance by the rule of the slot that it chose; None if it is not public."""
+        if not self._shows_chances:
+            return None
+        if self.roster is None or arm_slots.find_pools(self.state) is not None:
+            return self.policy.propensity(self.state, slot)
+        known = self.policy.chances(self.state) is not None  # each arm with the same chance
+        return 1.0 / len(slots or range(self.params.arms)) if known else None
+
+    def _chance_by_rule(
+        self, slot: int, round: int, context: Any, slots: Sequence[int] | None
+    ) -> float | None:
+        """The chance that the rule would have given a slot."""
+        chance = self._chance(slot, slots)
+        if chance is None or arm_slots.find_pools(self.state) is None:
+            return chance
+        offered = slots or range(self.params.arms)
+        begin, rest = self.policy.kernels.begin, (round, context)
+        return arm_slots.rule_chance(
+            begin, self._choose, self.params, self.state, offered, slot, *rest
+        )
 
     def slot_of(self, arm: int) -> int:
         """The arm's place in the state."""
@@ -106,9 +150,9 @@ class PolicyRunner:
         arm = len(roster.labels)
         roster.labels.append(label)
         for slot, before in enumerate(roster.arm_in_slot):
-            if before in roster.retired and arm_slots.is_free(self.state, slot):
+            if roster.may_reuse(before) and arm_slots.is_free(self.state, slot):
                 roster.archived[before] = self._read(slot)
-                roster.archived_releases += int(arm_slots.find_pools(self.state).settled[slot])
+                roster.archived_releases += arm_slots.settled_batches(self.state, slot)
                 arm_slots.clear_slot(begin, self.params, self.state, slot)
                 roster.arm_in_slot[slot] = arm
                 return
@@ -116,19 +160,27 @@ class PolicyRunner:
         self.params = self.params._replace(arms=len(roster.arm_in_slot) + 1)
         roster.arm_in_slot.append(arm)
 
-    def retire_arm(self, arm: Any, round: int) -> None:
-        """Offer an arm no longer. Its unfinished batch ends with the decisions that it has."""
+    def retire_arm(self, arm: Any, round: int, open_decisions: Callable[[int], int]) -> None:
+        """Offer an arm no longer. Its unfinished batch ends with the decisions that it has.
+
+        `open_decisions` counts those of an arm by its number.
+        """
         roster = self.open_roster()
         number = roster.number_of(arm)
         if roster.live == [number]:
             raise ParameterError(
                 f"arm {roster.labels[number]!r} is the last one; add another before it is retired"
             )
-        roster.retired.add(number)
-        slot = roster.slot_of(number)
-        phase = closing_decision(arm_slots.find_pools(self.state), slot)
+        roster.retire(number, open_decisions(number))
+        slot, pools = roster.slot_of(number), arm_slots.find_pools(self.state)
+        phase = None if pools is None else closing_decision(pools, slot)
         if phase is not None:
             self.forget_slot(round, slot, phase)
+
+    def set_shares(self, shares: Any) -> None:
+        """Give arms a least chance in each decision."""
+        roster = self.open_roster()
+        roster.shares = roster.checked_shares(shares)
 
     def _read(self, slot: int) -> tuple[int, float, float]:
         """The releases of a slot; zeros if there are none, or the policy offers no estimates."""
@@ -140,9 +192,9 @@ class PolicyRunner:
 
     def batches(self) -> int | None:
         """The number of releases so far; None if the policy releases decisions only."""
-        if self.roster is not None:
-            settled = arm_slots.find_pools(self.state).settled
-            return int(settled.sum()) + self.roster.archived_releases
+        pools = arm_slots.find_pools(self.state)
+        if self.roster is not None and pools is not None:
+            return int(pools.settled.sum()) + self.roster.archived_releases
         released = self.policy.released(self.state)
         return None if released is None else sum(each.batches for each in released)
 
@@ -182,11 +234,17 @@ class PolicyRunner:
             learn(self.params, self.state, entry.round, slot, value, entry.phase, self.rng)
         except KERNEL_FAILURES as error:
             raise self._failed(entry.round, error) from None
+        self._close_decision(entry.arm)
         return value
 
     def forget(self, entry: OpenDecision) -> None:
         """Give up a decision: its reward will not come."""
         self.forget_slot(entry.round, self.slot_of(entry.arm), entry.phase)
+        self._close_decision(entry.arm)
+
+    def _close_decision(self, arm: int) -> None:
+        if self.roster is not None:
+            self.roster.close_decision(arm)
 
     def forget_slot(self, round: int, slot: int, phase: int) -> None:
         """Give up a decision of the arm in a slot of the state."""

@@ -1,10 +1,11 @@
 """The arms of an agent, which may come, rest and leave."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from balaclava._core.declared import brief
+from balaclava._core.declared import MOST_ROUNDS, Range, brief, check
 from balaclava.agents.saving import (
     DamageError,
     checked_list,
@@ -15,6 +16,12 @@ from balaclava.agents.saving import (
 from balaclava.errors import ParameterError, UnknownNameError, nearest
 from balaclava.policies.base import NamedArms, Policy
 
+Share = Annotated[float, Range(0, 1, "least chance of the arm in each decision")]
+SAVED_KEYS = ("start", "slots", "retired", "archived", "releases", "masked")
+NOT_IN_EARLIER_SAVES: dict[str, Any] = {
+    **{"open": [], "shares": [], "rests": []},
+    "contradiction": None,
+}
 Released = tuple[int, float, float]  # rewards, mean and noise, as `Estimation.read` gives them
 
 
@@ -33,11 +40,38 @@ class ArmRoster:
         self.archived: dict[int, Released] = {}
         self.archived_releases = 0  # of all archived arms
         self.masked = False  # whether a decision did not offer all arms
+        self.open: dict[int, int] = {}  # open decisions of retired arms
+        self.shares: dict[int, float] = {}  # least chances of arms
+        self.rests: dict[int, int] = {}  # the round before which a prior lets an arm rest
+        self.contradiction: tuple[int, float] | None = None  # arm, and limit of its mean
 
     @property
     def changed(self) -> bool:
         """Whether the arms are no longer those at the start, or were not all offered."""
-        return self.masked or bool(self.retired) or len(self.labels) > self.policy.arms
+        return self.masked or self.sets_changed or bool(self.shares or self.rests)
+
+    @property
+    def sets_changed(self) -> bool:
+        """Whether an arm came or left."""
+        return bool(self.retired) or len(self.labels) > self.policy.arms
+
+    def arm_weight(self, arm: int) -> float:
+        """The arm's part of a failure probability, among all arms that were, are and will be.
+
+        Without changes it is even. Otherwise the K arms at the start have 1/(K + 1) each and the
+        j-th arm 1/(j (j + 1)): 1 in all, also if sets are chosen by the releases.
+        """
+        first, ordinal = self.policy.arms, arm + 1
+        if not self.sets_changed:
+            return 1.0 / first
+        return 1.0 / (first + 1.0) if ordinal <= first else 1.0 / (ordinal * (ordinal + 1.0))
+
+    def pair_weight(self, a: int, b: int) -> float:
+        """The same for a pair: an arm's weight is divided among the pairs with earlier arms."""
+        first, ordinal = self.policy.arms, max(a, b) + 1
+        if ordinal <= first:  # these pairs have first / (first + 1) in all
+            return 2.0 / (first * first - 1.0)
+        return self.arm_weight(ordinal - 1) / (ordinal - 1.0)
 
     @property
     def live(self) -> list[int]:
@@ -61,7 +95,7 @@ class ArmRoster:
         """The arm's slot; any slot for an archived arm, whose open decisions are not learned."""
         return 0 if arm in self.archived else self.arm_in_slot.index(arm)
 
-    def offered_slots(self, available: Any) -> list[int] | None:
+    def offered_slots(self, available: Any, round: int) -> list[int] | None:
         """The slots of the arms that a decision may have; None if these are all slots."""
         offered = set(self.arm_in_slot) - self.retired
         if available is not None:
@@ -74,8 +108,48 @@ class ArmRoster:
                 raise ParameterError("available is empty; a decision needs at least one arm")
             self.masked |= chosen < offered
             offered = chosen
+        awake = {arm for arm in offered if arm in self.shares or self.rests.get(arm, 0) <= round}
+        offered = awake or offered
         slots = [slot for slot, arm in enumerate(self.arm_in_slot) if arm in offered]
         return None if len(slots) == len(self.arm_in_slot) else slots
+
+    def checked_shares(self, shares: Any) -> dict[int, float]:
+        """Least chances of arms, by label or number."""
+        if not isinstance(shares, Mapping):
+            raise ParameterError(
+                f"shares = {brief(shares)} must be a mapping, as {{'control': 0.1}}"
+            )
+        checked = {}
+        for arm, share in shares.items():
+            number = self.number_of(arm)
+            checked[number] = check(f"shares[{self.labels[number]!r}]", share, Share)
+        if math.fsum(checked.values()) > 1.0:
+            raise ParameterError(
+                f"shares add up to {math.fsum(checked.values()):g}; lower them to at most 1 in all"
+            )
+        return {arm: share for arm, share in checked.items() if share > 0.0}
+
+    def retire(self, arm: int, open: int) -> None:
+        """Offer an arm no longer; it has so many open decisions."""
+        self.retired.add(arm)
+        self.open[arm] = open
+        self.shares.pop(arm, None)
+        self.rests.pop(arm, None)
+
+    def may_reuse(self, arm: int) -> bool:
+        """Whether the arm was retired, and no decision of it is open."""
+        return arm in self.retired and not self.open.get(arm)
+
+    def shares_of_slots(self, slots: Iterable[int] | None) -> dict[int, float]:
+        """The shares of the arms in these slots; None: of all."""
+        offered = range(len(self.arm_in_slot)) if slots is None else slots
+        chances = {slot: self.shares.get(self.arm_in_slot[slot], 0.0) for slot in offered}
+        return {slot: share for slot, share in chances.items() if share}
+
+    def close_decision(self, arm: int) -> None:
+        """Note that a decision has its reward or was given up."""
+        if arm in self.open:
+            self.open[arm] -= 1
 
     def checked_new(self, label: Any) -> str:
         """A label for an arm that comes."""
@@ -104,11 +178,16 @@ class ArmRoster:
             ],
             "releases": self.archived_releases,
             "masked": self.masked,
+            "open": [list(item) for item in sorted(self.open.items()) if item[1]],
+            "shares": [list(item) for item in sorted(self.shares.items())],
+            "rests": [list(item) for item in sorted(self.rests.items())],
+            "contradiction": list(self.contradiction) if self.contradiction else None,
         }
 
     def load(self, saved: Any, clock: int) -> None:
         """Restore `save` into the roster of a policy with all arms, with checks."""
-        exact_keys(saved, "start", "slots", "retired", "archived", "releases", "masked")
+        saved = NOT_IN_EARLIER_SAVES | saved
+        exact_keys(saved, *NOT_IN_EARLIER_SAVES, *SAVED_KEYS)
         arms = len(self.labels)
         first = NamedArms(self.labels[: whole_number(saved["start"], 1, arms)])
         self.policy = replace(self.policy, arms=first)
@@ -124,3 +203,18 @@ class ArmRoster:
         if not set(self.archived) <= self.retired or len(self.retired) >= arms:
             raise DamageError("the retired arms are not valid")
         self.masked = saved["masked"]
+        for arm, count in checked_list(saved["open"]):
+            self.open[whole_number(arm, 0, arms - 1)] = whole_number(count, 1, clock)
+        self._load_terms(saved, arms)
+        if not set(self.open) <= self.retired - set(self.archived):
+            raise DamageError("the open decisions of retired arms are not valid")
+
+    def _load_terms(self, saved: dict[str, Any], arms: int) -> None:
+        """Restore shares and rests."""
+        shares = {arm: finite_number(share) for arm, share in checked_list(saved["shares"])}
+        self.shares = self.checked_shares(shares)
+        for arm, round in checked_list(saved["rests"]):
+            self.rests[whole_number(arm, 0, arms - 1)] = whole_number(round, 1, MOST_ROUNDS)
+        if saved["contradiction"] is not None:
+            arm, limit = checked_list(saved["contradiction"])
+            self.contradiction = whole_number(arm, 0, arms - 1), finite_number(limit)

@@ -55,7 +55,7 @@ def stop_advice(
         return _set_advice(reading, estimates, sure, horizon)
     if estimates.winner is not None:
         label = estimates[estimates.winner].label
-        return StopAdvice("winner", f"Stop: {label} is the best arm, {sure}.")
+        return StopAdvice("winner", f"Stop: {label} is the best arm{estimates.among}, {sure}.")
     if smallest_difference is not None:
         best, most = largest_loss(estimates)
         if most < smallest_difference:

@@ -7,15 +7,16 @@ see the part as a state with fewer arms.
 Privacy is that of the whole state: slots move released values and open batches unchanged, and
 each reward stays in its batch. Which slots are moved must not depend on unreleased rewards.
 
-The state must be pools, or contain pools and further arrays by arm.
+The state must be pools or a tally, or contain one of them and further arrays by arm.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from balaclava.frames.blocks import Blocks
+from balaclava.frames.blocks import Blocks, is_still_due
 from balaclava.frames.pools import Pools, leave_batch
 
 Begin = Callable[..., Any]
@@ -29,43 +30,57 @@ def resized(begin: Begin, params: Any, arms: int) -> Any:
 
 def with_new_slot(begin: Begin, params: Any, state: Any) -> Any:
     """The state with one slot more, for an arm without decisions."""
-    pools = find_pools(state)
-    leave_batch(pools)  # the arm is tried at once
-    more = resized(begin, params, pools.number.size + 1)
+    leave(state)  # the arm is tried at once
+    more = resized(begin, params, params.arms + 1)
     _copy_into(more, state)
-    grown = find_pools(more)
-    grown.arms_untried[0] += bool(pools.first_pulls[0])
-    for name in _QUEUE:
-        before, after = getattr(pools, name), getattr(grown, name)
-        after[:] = 0
-        for place in queued_places(pools):
-            after[place % after.size] = before[place % before.size]
+    for tally in _tallies(more):
+        tally.unknown[0] += 1
+    pools = find_pools(state)
+    if pools is not None:
+        grown = find_pools(more)
+        grown.arms_untried[0] += bool(pools.first_pulls[0])
+        for name in _QUEUE:
+            before, after = getattr(pools, name), getattr(grown, name)
+            after[:] = 0
+            for place in queued_places(pools):
+                after[place % after.size] = before[place % before.size]
     return more
 
 
 def clear_slot(begin: Begin, params: Any, state: Any, slot: int) -> None:
     """Make a slot that `is_free` that of an arm without decisions."""
+    leave(state)  # the arm is tried at once
+    arms = params.arms
+    for tally in _tallies(state):
+        tally.unknown[0] += bool(tally.pulls[slot] >= _needed(params))
     pools = find_pools(state)
-    leave_batch(pools)  # the arm is tried at once
-    pools.arms_with_release[0] -= bool(pools.weights[slot] > 0)
-    untried = pools.settled[slot] + pools.empty[slot] == 0
-    if pools.first_pulls[0] and not untried:
-        pools.arms_untried[0] += 1
-    arms = pools.number.size
+    if pools is not None:
+        pools.arms_with_release[0] -= bool(pools.weights[slot] > 0)
+        pools.arms_untried[0] += bool(pools.first_pulls[0] and _tried(pools, slot))
     fresh, larger = resized(begin, params, arms), resized(begin, params, arms + 1)
     for array, own, other in zip(*map(_arrays, (state, fresh, larger)), strict=True):
         if own.shape != other.shape and array.shape[0] == arms:
             array[slot] = own[slot]
-    pools.blocks.order[:], pools.blocks.members[:] = np.arange(arms), np.arange(arms)
-    pools.blocks.size[0] = pools.blocks.place[0] = pools.blocks.full_size[0] = 0
-    pools.lead[0] = leading_slot(pools, range(arms))
+    if pools is not None:
+        pools.blocks.order[:], pools.blocks.members[:] = np.arange(arms), np.arange(arms)
+        pools.blocks.size[0] = pools.blocks.place[0] = pools.blocks.full_size[0] = 0
+        pools.lead[0] = leading_slot(pools, range(arms))
 
 
 def is_free(state: Any, slot: int) -> bool:
     """Whether no open batch, and no batch that does not count yet, needs the slot."""
     pools = find_pools(state)
+    if pools is None:
+        return True
     queued = (pools.queued_arms[place % pools.queued_arms.size] for place in queued_places(pools))
     return not pools.numbers[slot].any() and slot not in queued
+
+
+def leave(state: Any) -> None:
+    """Let the policy choose the arm in play again."""
+    pools = find_pools(state)
+    if pools is not None:
+        leave_batch(pools)
 
 
 def choose_among(
@@ -77,25 +92,83 @@ def choose_among(
     `arguments` are those of `choose` after the state.
     """
     whole, chosen = find_pools(state), np.asarray(slots)
-    if whole.current[0] not in chosen:
+    if whole is not None and whole.current[0] not in chosen:
         leave_batch(whole)
-    part = _taken(state, resized(begin, params, chosen.size), chosen)
-    last_place, room = int(whole.placed_batches[0]), whole.queued_arms.size
+    part = _taken(state, resized(begin, params, chosen.size), chosen, _needed(params))
+    last_place = 0 if whole is None else int(whole.placed_batches[0])
     arm, phase = choose(params._replace(arms=chosen.size), part, *arguments)
     _put_back(state, part, chosen)
-    for place in range(last_place + 1, int(whole.placed_batches[0]) + 1):
-        whole.queued_arms[place % room] = chosen[whole.queued_arms[place % room]]
-    current = int(find_pools(part).current[0])
-    whole.current[0] = chosen[current] if current >= 0 else -1
-    leave_batch(whole)  # the next decision may have other arms
+    if whole is not None:
+        room = whole.queued_arms.size
+        for place in range(last_place + 1, int(whole.placed_batches[0]) + 1):
+            whole.queued_arms[place % room] = chosen[whole.queued_arms[place % room]]
+        current = int(find_pools(part).current[0])
+        whole.current[0] = chosen[current] if current >= 0 else -1
+        leave_batch(whole)  # the next decision may have other arms
     return int(chosen[arm]), int(phase)
 
 
-def find_pools(state: Any) -> Pools:
-    """The pools of a state."""
-    if isinstance(state, Pools):
-        return state
-    return next(find_pools(part) for part in state if hasattr(part, "_fields"))
+def rule_chance(
+    begin: Begin, choose: Callable[..., Any], params: Any, state: Any, slots: Sequence[int],
+    slot: int, t: int, context: Any,
+) -> float:  # fmt: skip
+    """The chance that `choose` gives a slot among others, for pools whose rule is not random.
+
+    `choose` decides on a copy of the state, without an even draw.
+    """
+    even = params.holdout + (1.0 - params.holdout) * params.explore
+    if even == 1.0:
+        return 1.0 / len(slots)
+    first = bool(_summary(find_pools(state), np.asarray(slots))["first_pulls"][0])
+    copy = copied(state)
+    chosen, _ = choose_among(begin, choose, params, copy, slots, t, context, _NoEvenDraw())
+    pools = find_pools(copy)
+    same = chosen == slot or (
+        first and (pools.blocks.size[0] == 0 or is_still_due(pools.blocks, slot))
+    )
+    return pools.last_chance if same else even / len(slots)
+
+
+class _NoEvenDraw:
+    """Draws of a rule that is not random but for even draws and the order of first pulls."""
+
+    def random(self) -> float:
+        return math.nextafter(1.0, 0.0)
+
+
+def copied(state: Any) -> Any:
+    """A deep copy of a state."""
+    parts = (part.copy() if isinstance(part, np.ndarray) else copied(part) for part in state)
+    return type(state)(*parts)
+
+
+def settled_batches(state: Any, slot: int) -> int:
+    """The releases of a slot; 0 for a tally, which has no batches."""
+    pools = find_pools(state)
+    return 0 if pools is None else int(pools.settled[slot])
+
+
+def find_pools(state: Any) -> Any:
+    """The pools of a state; None if it has none."""
+    return next((part for part in _parts(state) if isinstance(part, Pools)), None)
+
+
+def _parts(state: Any) -> Iterator[Any]:
+    """The state and the states in it."""
+    yield state
+    for part in state:
+        if hasattr(part, "_fields"):
+            yield from _parts(part)
+
+
+def _tallies(state: Any) -> Iterator[Any]:
+    """The parts that count the arms without enough rewards, as a tally does."""
+    return (part for part in _parts(state) if "unknown" in part._fields)
+
+
+def _needed(params: Any) -> int:
+    """The rewards with which an arm of a tally is known."""
+    return params.start if "start" in params._fields else 1
 
 
 def queued_places(pools: Pools) -> range:
@@ -119,14 +192,14 @@ def _copy_into(larger: Any, state: Any) -> None:
         array[tuple(map(slice, own.shape))] = own
 
 
-def _taken(state: Any, part: Any, slots: np.ndarray) -> Any:
+def _taken(state: Any, part: Any, slots: np.ndarray, needed: int) -> Any:
     """The part of a state; arrays that are not by arm are shared with the whole."""
     if isinstance(state, Blocks):
         return _taken_block(state, part, slots)
     fields = {}
     for name, whole, own in zip(state._fields, state, part, strict=True):
         if not isinstance(whole, np.ndarray):
-            fields[name] = _taken(whole, own, slots)
+            fields[name] = _taken(whole, own, slots, needed)
         elif own.shape == whole.shape or name in _QUEUE:
             fields[name] = whole
         else:
@@ -134,6 +207,10 @@ def _taken(state: Any, part: Any, slots: np.ndarray) -> Any:
             fields[name] = own
     if isinstance(state, Pools):
         fields |= _summary(state, slots)
+    if "unknown" in state._fields:
+        fields["unknown"] = np.array([np.count_nonzero(state.pulls[slots] < needed)])
+    if "indices" in state._fields and "best" in state._fields:
+        fields["best"] = np.array([np.argmax(state.indices[slots])])
     return part._replace(**fields)
 
 
@@ -145,9 +222,14 @@ def _taken_block(block: Blocks, part: Blocks, slots: np.ndarray) -> Blocks:
     return part
 
 
+def _tried(pools: Pools, slots: Any) -> Any:
+    """Whether a batch of the slot has settled."""
+    return pools.settled[slots] + pools.empty[slots] > 0
+
+
 def _summary(pools: Pools, slots: np.ndarray) -> dict[str, np.ndarray]:
     """What the part does not share with the whole: facts about its own arms."""
-    tried = pools.settled[slots] + pools.empty[slots] > 0
+    tried = _tried(pools, slots)
     with_release = np.count_nonzero(pools.weights[slots])
     current = np.flatnonzero(slots == pools.current[0])
     return {

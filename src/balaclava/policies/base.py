@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType, Self
 
 import numpy as np
@@ -460,6 +460,7 @@ class Policy(PolicyAttributes):
         patience: int | None = None,
         settle: Settle = "arrival",
         missing: float | None = None,
+        shares: Mapping[int | str, float] | None = None,
     ) -> Agent:
         """Make an agent that runs this policy.
 
@@ -468,6 +469,7 @@ class Policy(PolicyAttributes):
             patience: Timeout of a reward, in further decisions; estimated by default.
             settle: "arrival" or "window": when a reward counts; see `bl.Agent`.
             missing: The value that counts if no reward arrived in its window.
+            shares: Least chances of arms, as {"control": 0.1}; see `bl.Agent.set_shares`.
 
         Returns:
             The agent.
@@ -477,7 +479,9 @@ class Policy(PolicyAttributes):
         """
         from balaclava.agents.agent import Agent
 
-        return Agent(self, seed=seed, patience=patience, settle=settle, missing=missing)
+        return Agent(
+            self, seed=seed, patience=patience, settle=settle, missing=missing, shares=shares
+        )
 
 
 class BoundedPolicy(Policy):

@@ -26,6 +26,7 @@ class ExpertPolicy(Policy):
     """
 
     rewards: ClassVar[RewardKind] = "loss"
+    fixed_arms = "its experts advise on a fixed set of arms"
     experts: Experts
 
     def checked_context(self, context: Any) -> np.ndarray:

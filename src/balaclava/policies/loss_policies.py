@@ -29,6 +29,11 @@ NOISE_REACH = math.sqrt(10.0)
 EVEN_SHARE = 4.0
 
 
+ARBITRARY_LOSSES = (
+    "its losses may be arbitrary, and its regret is against the best of a fixed set of arms"
+)
+
+
 class LossPolicy(Policy):
     """A policy without privacy that learns from losses of any size, negative ones too.
 
@@ -37,6 +42,7 @@ class LossPolicy(Policy):
     """
 
     rewards: ClassVar[RewardKind] = "loss"
+    fixed_arms = ARBITRARY_LOSSES
     loss_noise: LossNoise = 0.0
     learning_rate_scale: LearningRateScale = 1.0
     outstanding: Outstanding = 4096
@@ -46,6 +52,7 @@ class PrivateLossPolicy(Policy):
     """A policy that protects losses in [0, 1]."""
 
     rewards: ClassVar[RewardKind] = "loss"
+    fixed_arms = ARBITRARY_LOSSES
     outside: Outside = "refuse"
 
     @property

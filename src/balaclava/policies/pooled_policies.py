@@ -13,6 +13,13 @@ Holdout = Annotated[float, Range(0, 1, "share of decisions drawn evenly and neve
 Explore = Annotated[float, Range(0, 1, "share of decisions whose arm is drawn evenly")]
 
 
+# `fixed_arms` of policies that eliminate arms.
+SAME_EPOCHS = (
+    "its epochs pull all arms equally often and grow, so an arm that came late would take a whole "
+    "long epoch"
+)
+
+
 class HoldoutPolicy(Policy):
     """A policy that holds out some decisions.
 

@@ -227,6 +227,7 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
     """
 
     name = "dp-even"
+    fixed_arms = "its exact test is for arms that are drawn equally often from the start"
     reference = "permuted blocks, with the exact test of theory.fixed_sample"
     cites = "Clopper, Pearson 1934; Berger, Boos 1994"
     see_also = "dp-top-two, dp-se, dp-imed"

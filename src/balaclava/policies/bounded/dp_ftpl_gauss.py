@@ -56,6 +56,7 @@ class StartPhasePolicy(PrivateBoundedPolicy):
     """A policy that pulls each arm `start_phase` times, then follows the highest random draw."""
 
     scope = "decision"
+    fixed_arms = ""
     threshold: ClassVar[Callable[..., float]]  # of (epsilon, delta): rewards that a draw needs
     epsilon: EpsilonOrZero
     delta: Delta

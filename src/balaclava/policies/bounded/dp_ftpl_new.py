@@ -78,6 +78,7 @@ class DPFTPLNew(PrivateBoundedPolicy):
     """
 
     name = "dp-ftpl-new"
+    fixed_arms = ""
     reference = "Wang, Zhu 2024"
     see_also = "dp-ftpl-gauss, gdp-elim-new, dp-imed"
     scope = "decision"

@@ -15,7 +15,7 @@ from balaclava.policies.base import (
     register,
 )
 from balaclava.policies.intervals import FROM_EPOCHS
-from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.pooled_policies import SAME_EPOCHS, PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.theory.elimination_regret import removal_epochs, worst_regret
@@ -120,6 +120,7 @@ class DPSE(PooledPolicy, PrivateBoundedPolicy):
     """
 
     name = "dp-se"
+    fixed_arms = SAME_EPOCHS
     reference = "Sajed, Sheffet 2019"
     see_also = "gdp-elim-new, dp-imed, successive-elimination"
     kernels = Kernels(begin, choose, learn, forget)

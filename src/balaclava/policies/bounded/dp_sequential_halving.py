@@ -180,6 +180,7 @@ class DPSequentialHalving(PooledPolicy, PrivateBoundedPolicy):
     """
 
     name = "dp-sequential-halving"
+    fixed_arms = "its budget is divided among the arms at the start"
     reference = "sequential halving (Karnin, Koren, Somekh 2013) with private sums"
     cites = "Karnin, Koren, Somekh 2013; Chen, Karthik, Chee, Tan 2024"
     see_also = "dp-even, dp-top-two, dp-imed"

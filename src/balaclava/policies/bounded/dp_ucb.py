@@ -87,6 +87,7 @@ class DPUCB(PrivateBoundedPolicy):
     """
 
     name = "dp-ucb"
+    fixed_arms = ""
     reference = "Tossou, Dimitrakakis 2016"
     cites = "Tossou, Dimitrakakis 2016; Chan, Shi, Song 2011"
     see_also = "dp-ucb-bound, dp-ucb-int, private-ucb, ucb1"

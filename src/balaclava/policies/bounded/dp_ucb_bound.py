@@ -91,6 +91,7 @@ class DPUCBBound(PrivateBoundedPolicy):
     """
 
     name = "dp-ucb-bound"
+    fixed_arms = ""
     reference = "Tossou, Dimitrakakis 2016"
     see_also = "dp-ucb, dp-ucb-int, private-ucb"
     kernels = Kernels(begin, choose, learn)

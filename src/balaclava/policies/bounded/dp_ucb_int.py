@@ -146,6 +146,7 @@ class DPUCBInt(PrivateBoundedPolicy):
     """
 
     name = "dp-ucb-int"
+    fixed_arms = ""
     reference = "Tossou, Dimitrakakis 2016"
     see_also = "dp-ucb, dp-ucb-bound, dp-imed"
     kernels = Kernels(begin, choose, learn)

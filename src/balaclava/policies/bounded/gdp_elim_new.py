@@ -10,7 +10,7 @@ from balaclava.errors import EstimateError
 from balaclava.frames import epochs
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.policies.intervals import FROM_EPOCHS
-from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.pooled_policies import SAME_EPOCHS, PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms.truncated_laplace import exceeded_with, truncated_laplace_release
 
@@ -116,6 +116,7 @@ class GDPElimNew(PooledPolicy, PrivateBoundedPolicy):
     """
 
     name = "gdp-elim-new"
+    fixed_arms = SAME_EPOCHS
     reference = "Wang, Zhu 2024"
     see_also = "dp-se, dp-ftpl-new, dp-imed"
     kernels = Kernels(begin, choose, learn, forget)

@@ -91,6 +91,7 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
     """
 
     name = "ldp-ucb-bernoulli"
+    fixed_arms = ""
     reference = "Ren, Zhou, Liu, Shroff 2020"
     see_also = "ldp-ucb-laplace, ldpr-se, ucb1"
     report_kernel = staticmethod(unit_bit_report)

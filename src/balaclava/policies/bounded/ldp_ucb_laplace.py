@@ -66,6 +66,7 @@ class LDPUCBLaplace(LocalBoundedPolicy):
     """
 
     name = "ldp-ucb-laplace"
+    fixed_arms = ""
     reference = "Ren, Zhou, Liu, Shroff 2020"
     see_also = "ldp-ucb-bernoulli, ldpr-se, ucb1"
     report_kernel = staticmethod(unit_laplace_report)

@@ -121,6 +121,7 @@ class PrivateUCB(PrivateBoundedPolicy):
     """
 
     name = "private-ucb"
+    fixed_arms = ""
     reference = "Mishra, Thakurta 2015"
     see_also = "dp-ucb, dp-ucb-bound, ucb1"
     kernels = Kernels(begin, choose, learn)

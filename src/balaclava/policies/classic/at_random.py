@@ -54,6 +54,7 @@ class AtRandom(Policy):
 
     name = "random"
     see_also = "dp-imed, ldp-ucb-bernoulli"
+    fixed_arms = ""
     rewards = "any"
     model = "central"
     scope = "trajectory"

@@ -108,6 +108,7 @@ class IMED(BoundedPolicy):
     """
 
     name = "imed"
+    fixed_arms = ""
     reference = "Honda, Takemura 2015"
     see_also = "kl-ucb, dp-imed"
     kernels = Kernels(begin, choose, learn)

@@ -76,6 +76,7 @@ class KLUCB(BoundedPolicy):
     """
 
     name = "kl-ucb"
+    fixed_arms = ""
     reference = "Garivier, Cappé 2011"
     see_also = "imed, ucb1, adap-klucb, dp-klucb"
     kernels = Kernels(begin_tally, choose, learn_tally)

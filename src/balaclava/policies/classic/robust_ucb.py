@@ -256,6 +256,7 @@ class RobustUCB(Policy):
     """
 
     name = "robust-ucb"
+    fixed_arms = "its estimators keep single rewards, in memory that the arms share"
     reference = "Bubeck, Cesa-Bianchi, Lugosi 2013"
     cites = "Bubeck, Cesa-Bianchi, Lugosi 2013; Catoni 2012"
     see_also = "ucb1, dpr-ucb, dpr-se"

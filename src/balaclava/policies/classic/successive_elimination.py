@@ -12,6 +12,7 @@ from balaclava._core.states import range_faults, stored_as
 from balaclava.frames import blocks
 from balaclava.policies.base import BoundedPolicy, Kernels, failure_or_inverse_horizon, register
 from balaclava.policies.intervals import FROM_TALLY
+from balaclava.policies.pooled_policies import SAME_EPOCHS
 
 
 class Params(NamedTuple):
@@ -129,6 +130,7 @@ class SuccessiveElimination(BoundedPolicy):
     """
 
     name = "successive-elimination"
+    fixed_arms = SAME_EPOCHS
     reference = "Even-Dar, Mannor, Mansour 2006"
     see_also = "dp-se, dpr-se, gdp-elim-new"
     examples = ({"horizon": 600}, {"failure_probability": 0.05})

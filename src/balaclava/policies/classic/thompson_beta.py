@@ -47,6 +47,7 @@ class ThompsonBeta(BoundedPolicy):
     """
 
     name = "thompson-beta"
+    fixed_arms = ""
     reference = "Agrawal, Goyal 2012"
     see_also = "thompson-gauss, dp-ftpl-beta, lazy-dp-ts"
     kernels = Kernels(begin_tally, choose, learn)

@@ -47,6 +47,7 @@ class ThompsonGauss(Policy):
     """
 
     name = "thompson-gauss"
+    fixed_arms = ""
     reference = "Agrawal, Goyal 2013"
     see_also = "thompson-beta, dp-ftpl-gauss"
     kernels = Kernels(begin_tally, choose, learn_tally)

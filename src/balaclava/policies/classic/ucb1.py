@@ -79,6 +79,7 @@ class UCB1(Policy):
     """
 
     name = "ucb1"
+    fixed_arms = ""
     reference = "Auer, Cesa-Bianchi, Fischer 2002"
     see_also = "kl-ucb, imed, thompson-beta"
     kernels = Kernels(begin, choose, learn)

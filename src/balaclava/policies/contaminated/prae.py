@@ -16,7 +16,7 @@ from balaclava.frames import epochs as frame
 from balaclava.frames.blocks import block_is_over
 from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import PrivateRealPolicy, failure_or_inverse_horizon
-from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.pooled_policies import SAME_EPOCHS, PooledPolicy
 from balaclava.policies.theorem_conditions import moments_hold, require_levels
 from balaclava.privacy.mechanisms.truncation import exact_step
 from balaclava.theory.elimination_regret import elimination_regret, worst_elimination_regret
@@ -228,6 +228,7 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
     """
 
     pools = "epochs"
+    fixed_arms = SAME_EPOCHS
     epsilon: declared.Epsilon
     moment_order: Order
     moment_bound: declared.MomentBound = 1.0

@@ -75,6 +75,7 @@ class ContextualPolicy(BoundedPolicy):
     Features are used unchanged: add a constant feature if the means need an intercept.
     """
 
+    fixed_arms = "its contexts have the features of a fixed set of arms"
     features: FeatureCount
     disjoint: Disjoint = False
     feature_bound: FeatureBound = 1.0

@@ -114,6 +114,7 @@ class DPRUCB(PrivateRealPolicy):
     """
 
     name = "dpr-ucb"
+    fixed_arms = ""
     reference = "Tao, Wu, Zhao, Wang 2022"
     see_also = "dpr-batch-ucb, dpr-se, robust-ucb, dp-ucb"
     kernels = Kernels(begin, choose, learn)

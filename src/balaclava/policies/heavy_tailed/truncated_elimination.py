@@ -11,7 +11,7 @@ from balaclava._core.kernels import kernel
 from balaclava.frames.epochs import epoch_driver, epoch_row, is_learned
 from balaclava.policies.base import Estimation, failure_or_inverse_horizon
 from balaclava.policies.intervals import limits_within_radius, require_radii
-from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.policies.pooled_policies import SAME_EPOCHS, PooledPolicy
 from balaclava.policies.theorem_conditions import TailOrder, moments_hold, raw_bound, require_levels
 from balaclava.privacy.mechanisms.truncation import truncated_onto
 from balaclava.theory.elimination_regret import (
@@ -83,6 +83,7 @@ class TruncatedEliminationPolicy(PooledPolicy):
     """
 
     pools = "epochs"
+    fixed_arms = SAME_EPOCHS
     winner_reason = "it plays all remaining arms equally often"
     estimation = Estimation(read_mean, limits_within_radius)
     epoch_length: ClassVar[Callable[..., int]]
