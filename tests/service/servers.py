@@ -41,9 +41,11 @@ def in_a_thread(folder: Path, **more: Any) -> Iterator[tuple[str, str, Service]]
         server = uvicorn.Server(uvicorn_config(create_app(service, keys=settings.keys), settings))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        yield settings.address(listener.getsockname()[1]), key, service
-        server.should_exit = True
-        thread.join()
+        try:
+            yield settings.address(listener.getsockname()[1]), key, service
+        finally:  # the thread would keep the process alive
+            server.should_exit = True
+            thread.join()
 
 
 class Process:

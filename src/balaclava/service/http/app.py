@@ -28,8 +28,9 @@ _HTTP_DETAILS = {
     404: "no page or endpoint at this path",
     405: "this path does not accept the method",
 }
+_PROBLEM_TYPE = "application/problem+json"
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ProblemOut, "content": {"application/problem+json": {}}}
+    status: {"model": ProblemOut, "content": {_PROBLEM_TYPE: {}}}
     for status in (401, 403, 404, 409, 410, 413, 422, 503)
 }
 
@@ -55,6 +56,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         responses=_PROBLEMS,
+        generate_unique_id_function=lambda route: route.name,  # names of generated clients
     )
     metrics = Metrics(service)
     decider = require_right(service, keys, "decide")
@@ -82,21 +84,24 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     endpoints.add_health(app, service)
     endpoints.add_report_script(app)
     app.include_router(dashboard.router(service, keys=keys))
-    if keys:
-        _document_keys(app)
+    _complete_schema(app, keys)
     return app
 
 
-def _document_keys(app: FastAPI) -> None:
-    """Add the API keys to OpenAPI, for every operation of the routers that check them."""
+def _complete_schema(app: FastAPI, keys: bool) -> None:
+    """Complete OpenAPI: the media type of problems, and the keys of the routers that check them."""
     schema = app.openapi()
-    schema["components"]["securitySchemes"] = {
-        "key": {"type": "http", "scheme": "bearer", "description": "An API key."}
-    }
-    for methods in schema["paths"].values():
-        for operation in methods.values():
-            if {"decide", "read", "admin"} & set(operation["tags"]):
-                operation["security"] = [{"key": []}]
+    if keys:
+        schema["components"]["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": "An API key."}
+        }
+    for operation in (each for methods in schema["paths"].values() for each in methods.values()):
+        if keys and {"decide", "read", "admin"} & set(operation["tags"]):
+            operation["security"] = [{"key": []}]
+        for response in operation["responses"].values():
+            content = response.get("content", {})
+            if _PROBLEM_TYPE in content and "application/json" in content:
+                content[_PROBLEM_TYPE] = content.pop("application/json")
 
 
 def require_right(

@@ -1,0 +1,134 @@
+/** Documents of the service, under the names that it gives them. Later versions may add fields. */
+
+/** A decision, or the default in its place. */
+export interface Decision {
+  /** Empty of a default, whose reward is ignored. */
+  decision_id: string;
+  arm: number;
+  label: string;
+  propensity: number | null;
+  /** False at the participant's limit, and after the experiment has finished. */
+  learns: boolean;
+  /** Local policies only: the device needs it to report. */
+  level?: number;
+}
+
+/** The answer to one of many rewards. */
+export type RewardReceipt =
+  | { decision_id: string; recorded: true }
+  | { decision_id: string; recorded?: undefined; status: number; detail: string };
+
+/** A new experiment. */
+export interface ExperimentDefinition {
+  name: string;
+  policy: string;
+  parameters?: Record<string, unknown>;
+  arms: string[];
+  reward_window: number;
+  default_reward?: number | null;
+  settle?: "window" | "arrival";
+  rewards_per_person?: number;
+  population?: string | null;
+  owner?: string;
+  purpose?: string;
+}
+
+/** A guarantee; epsilon and delta are null without one. */
+export interface Guarantee {
+  epsilon: number | null;
+  delta: number | null;
+  model: "none" | "central" | "local";
+  scope: "none" | "decision" | "trajectory" | "report";
+  neighbours: string;
+  assumptions: string[];
+  sentence: string;
+}
+
+/** An experiment: its definition, progress and guarantee. */
+export interface Experiment extends Required<ExperimentDefinition> {
+  state: "running" | "paused" | "finished";
+  created: string;
+  decisions: number;
+  learning_decisions: number;
+  guarantee: Guarantee;
+  /** What report.js needs, for a local policy. */
+  report: Record<string, unknown> | null;
+}
+
+/** When to stop: the query of results and plan. */
+export type StoppingQuery = {
+  confidence?: number;
+  smallest_difference?: number;
+  participants?: number;
+};
+
+/** An arm with its released mean and interval. */
+export interface Arm {
+  arm: number;
+  label: string;
+  decisions: number;
+  share: number;
+  rewards: number | null;
+  mean: number | null;
+  low: number | null;
+  high: number | null;
+}
+
+/** Whether an experiment may stop, and why. */
+export interface StopAdvice {
+  reason: "winner" | "equivalent" | "futile" | null;
+  sentence: string;
+}
+
+/** Released means, and the winner if there is one. */
+export interface Results {
+  name: string;
+  state: string;
+  decisions: number;
+  confidence: number;
+  arms: Arm[];
+  winner: string | null;
+  leader: string | null;
+  remaining: number | null;
+  may_stop: StopAdvice | null;
+  note: string | null;
+  condition: string | null;
+  missing: string | null;
+  sentence: string;
+}
+
+/** Decisions needed to name the best arm. */
+export interface Plan {
+  name: string;
+  policy: string;
+  confidence: number;
+  learning_decisions: number;
+  winner: string | null;
+  needed: number | null;
+  soonest: number | null;
+  may_stop: StopAdvice | null;
+  note: string | null;
+}
+
+/** The guarantee, whom it protects, and what it does not cover. */
+export interface Privacy {
+  guarantee: Guarantee;
+  per_person: Guarantee | null;
+  population: Population | null;
+  charged: { epsilon: number; delta: number } | null;
+  restored: number;
+  not_covered: string[];
+  explanation: string;
+}
+
+/** A privacy budget. */
+export interface Population {
+  name: string;
+  epsilon: number;
+  delta: number;
+  spent_epsilon: number;
+  spent_delta: number;
+  left_epsilon: number;
+  left_delta: number;
+  overspent: boolean;
+}

@@ -1,0 +1,164 @@
+"""The TypeScript client and a stock OpenFeature provider from npm, against the real service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import node
+from tests.service.servers import FaultyProxy, in_a_thread
+
+pytestmark = [pytest.mark.slow, node.needs_node]  # npm installs packages, and tsc compiles
+
+LIFE = """
+import { Client, ServiceConflictError, ServiceKeyError, ServiceLookupError } from "./dist/index.js";
+import { ParameterError, ServiceRequestError } from "./dist/index.js";
+const [url, key] = process.argv.slice(2);
+const client = new Client(`${url}/`, { key });
+const kind = async (promise) => { try { await promise; return "none"; }
+  catch (error) { return error.constructor.name; } };
+const definition = { name: "page ä b", policy: "dp-imed", parameters: { epsilon: 1 },
+  arms: ["plain", "map"], reward_window: 3600 };
+const made = await client.createExperiment(definition);
+const first = await client.decide("page ä b", { person: "ann", sticky: true });
+const again = await client.decide("page ä b", { person: "ann", sticky: true });
+const many = await client.decideMany("page ä b", 500);
+await client.reward(first, 1);
+await client.reward(first.decision_id, 0);
+const receipts = await client.rewards(many.map((each) => [each, each.label === "map" ? 1 : 0]));
+const results = await client.results("page ä b", { confidence: 0.9 });
+const same = [];
+for (let turn = 0; turn < 2; turn++) same.push(await client.decide("page ä b", { requestId: "r" }));
+console.log(JSON.stringify({
+  state: made.state, first, again, count: new Set(many.map((each) => each.decision_id)).size,
+  recorded: receipts.filter((each) => each.recorded).length,
+  decisions: results.decisions, confidence: results.confidence, sentence: results.sentence,
+  needed: (await client.plan("page ä b")).confidence, same,
+  epsilon: (await client.privacy("page ä b")).guarantee.epsilon,
+  names: (await client.experiments()).map((each) => each.name),
+  budget: (await client.setPopulation("us", 3)).left_epsilon,
+  paused: (await client.pause("page ä b")).state,
+  errors: [
+    await kind(client.decide("page ä b")), await kind(client.decide("no such")),
+    await kind(client.reward(first, NaN)), await kind(client.reward(first, "1")),
+    await kind(client.reward(first.decision_id, 1e300)),
+    await kind(new Client(url).experiments()), await kind(client.reward("", 1)),
+  ],
+}));
+"""
+FAULTS = """
+import { Client } from "./dist/index.js";
+const [url, key] = process.argv.slice(2);
+const client = new Client(url, { key, patience: 60, deadline: 60, timeout: 2 });
+const made = [];
+for (let turn = 0; turn < 3; turn++) made.push(await client.decide("page", { person: "bob" }));
+await client.reward(made[0], 1);
+const hasty = new Client("http://127.0.0.1:1", { key, deadline: 0.3 });
+const began = performance.now();
+const [one] = await hasty.decideMany("page", 1, { default: "plain" });
+const took = performance.now() - began;
+await hasty.reward(one, 1);
+let message = "";
+try { await hasty.decide("page", { requestId: "mine" }); }
+catch (error) { message = error.message; }
+console.log(JSON.stringify({ made, one, took, message }));
+"""
+FLAGS = """
+import { OpenFeature } from "@openfeature/server-sdk";
+import { OFREPProvider } from "@openfeature/ofrep-provider";
+const [url, key] = process.argv.slice(2);
+const headers = [["Authorization", `Bearer ${key}`]];
+await OpenFeature.setProviderAndWait(new OFREPProvider({ baseUrl: url, headers }));
+const flags = OpenFeature.getClient();
+const answers = {};
+for (const person of ["ann", "bob"]) {
+  const context = { targetingKey: person, plan: "free" };
+  answers[person] = await flags.getStringDetails("flags", "code default", context);
+  answers[`${person} again`] = await flags.getStringDetails("flags", "code default", context);
+}
+answers.without = await flags.getStringDetails("flags", "code default", {});
+answers.unknown = await flags.getStringDetails("no such", "code default", { targetingKey: "ann" });
+console.log(JSON.stringify(answers));
+await OpenFeature.close();
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return node.install(tmp_path_factory.mktemp("client"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    from balaclava.client import Client
+
+    with in_a_thread(tmp_path_factory.mktemp("service")) as (address, key, _):
+        with Client(address, key) as client:
+            for name in ("page", "flags"):
+                arms, one = ["plain", "map"], {"epsilon": 1.0}
+                client.create_experiment(
+                    name, "dp-imed", arms, parameters=one, reward_window=3600.0
+                )
+        yield address, key
+
+
+def test_from_the_first_decision_to_the_results(built: Path, server: tuple[str, str]) -> None:
+    told = json.loads(node.run(built, LIFE, *server))
+    assert told["state"] == "running"
+    assert told["first"]["learns"]
+    assert not told["again"]["learns"]
+    assert told["again"]["arm"] == told["first"]["arm"]
+    assert told["count"] == told["recorded"] == 500
+    assert told["decisions"] == 502
+    assert told["confidence"] == 0.9
+    assert "decisions" in told["sentence"]
+    assert told["same"][0] == told["same"][1]
+    assert told["epsilon"] == 1.0
+    assert "page ä b" in told["names"]
+    assert told["budget"] == 3.0
+    assert told["paused"] == "paused"
+    assert told["errors"] == [
+        "ServiceConflictError",
+        "ServiceLookupError",
+        "ParameterError",
+        "ParameterError",
+        "ServiceRequestError",
+        "ServiceKeyError",
+        "ParameterError",
+    ]
+
+
+def test_faults_are_retried_under_the_same_request_id(built: Path, server: tuple[str, str]) -> None:
+    address, key = server
+    busy = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\n"
+    proxy = FaultyProxy(address, "refuse", "lose", f"{busy}Connection: close\r\n\r\n", "pass")
+    try:
+        told = json.loads(node.run(built, FAULTS, proxy.address, key))
+    finally:
+        proxy.close()
+    # Three decisions in all: the lost answer was repeated, and only the first of bob's learns.
+    assert [each["learns"] for each in told["made"]] == [True, False, False]
+    assert told["one"] == {
+        "decision_id": "", "arm": -1, "label": "plain", "propensity": None, "learns": False
+    }  # fmt: skip
+    assert "mine" in told["message"]
+    from balaclava.client import Client
+
+    with Client(address, key) as client:
+        assert client.experiment("page")["decisions"] == 3
+
+
+def test_a_stock_provider_from_npm(built: Path, server: tuple[str, str]) -> None:
+    answers = json.loads(node.run(built, FLAGS, *server))
+    for person in ("ann", "bob"):
+        first = answers[person]
+        assert first["value"] == first["variant"] in ("plain", "map")
+        assert first["reason"] == "SPLIT"
+        assert first["flagMetadata"]["learns"]
+        assert answers[f"{person} again"]["flagMetadata"] == first["flagMetadata"]
+    assert answers["without"]["value"] == "code default"
+    assert answers["without"]["errorCode"] == "TARGETING_KEY_MISSING"
+    assert answers["unknown"]["errorCode"] == "FLAG_NOT_FOUND"
