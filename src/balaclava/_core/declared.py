@@ -242,6 +242,14 @@ def is_choice(annotation: Any) -> bool:
     return typing.get_origin(split(annotation)[0]) is typing.Literal
 
 
+def options(union: Any) -> tuple[list[Any], tuple[str, ...]]:
+    """The types of a union but None, and the strings that it allows beside another type."""
+    kinds = [option for option in typing.get_args(union) if option is not type(None)]
+    others = [option for option in kinds if len(kinds) == 1 or not is_choice(option)]
+    words = [word for option in kinds if option not in others for word in typing.get_args(option)]
+    return others, tuple(words)
+
+
 def is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
@@ -255,10 +263,15 @@ def check(label: str, value: Any, annotation: Any) -> Any:
     base, limits = split(annotation)
     origin = typing.get_origin(base)
     if origin in (typing.Union, types.UnionType):
-        if value is None:
+        (rest,), words = options(base)
+        if value is None and type(None) in typing.get_args(base):
             return None
-        (base,) = (option for option in typing.get_args(base) if option is not type(None))
-        return check(label, value, Annotated[base, limits] if limits else base)
+        if isinstance(value, str) and value in words:
+            return value
+        try:
+            return check(label, value, Annotated[rest, limits] if limits else rest)
+        except ParameterError:
+            raise refusal(label, value, annotation) from None
     if origin is typing.Literal:
         if value not in typing.get_args(base):
             raise refusal(label, value, annotation)
@@ -355,9 +368,10 @@ def describe(annotation: Any) -> str:
     origin = typing.get_origin(base)
     where = f" {limits}" if limits and str(limits) != "a finite number" else ""
     if origin in (typing.Union, types.UnionType):
-        options = [option for option in typing.get_args(base) if option is not type(None)]
-        inner = Annotated[options[0], limits] if limits else options[0]
-        return f"{describe(inner)}, or None"
+        (rest,), words = options(base)
+        inner = Annotated[rest, limits] if limits else rest
+        others = [*map(repr, words), *(["None"] if type(None) in typing.get_args(base) else [])]
+        return ", or ".join([describe(inner), *others])
     if origin is typing.Literal:
         return "one of " + ", ".join(repr(option) for option in typing.get_args(base))
     if origin is tuple:

@@ -320,14 +320,20 @@ def open_batch(state: Pools, arm: int, size: int) -> int:
 
 
 @kernel(borrows=True)
-def cut_short(state: Pools, arm: int) -> None:
-    """End the arm's newest batch with its next decision; only releases may decide this."""
-    spared = state.size[arm] - state.placed[arm] - 1
+def shorten_batch(state: Pools, arm: int, size: int) -> None:
+    """Let the arm's newest batch have `size` decisions; only releases may decide this."""
+    spared = state.size[arm] - size
     row = ring_row(state, state.number[arm])
-    state.size[arm] -= spared
+    state.size[arm] = size
     state.planned[arm] -= spared
     state.sizes[arm, row] -= spared
     state.left[arm, row] -= spared
+
+
+@kernel(borrows=True)
+def cut_short(state: Pools, arm: int) -> None:
+    """End the arm's newest batch with its next decision; only releases may decide this."""
+    shorten_batch(state, arm, state.placed[arm] + 1)
 
 
 @kernel(borrows=True)

@@ -10,10 +10,9 @@ from balaclava._core.declared import Horizon, Range
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl
 from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal, noisy_tail
-from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean, needs_batch, open_batch
-from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded import batched
-from balaclava.policies.intervals import FROM_BATCHES
+from balaclava.frames.pools import Pools, clipped_mean, needs_batch, open_batch
+from balaclava.policies.base import register
+from balaclava.policies.bounded import batched, remembering
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.theory.imed_regret import ImedBound, imed_bound
 
@@ -115,7 +114,7 @@ def _earlier_pulls(rate: Callable[..., Any]) -> Callable[..., int]:
 
 def _kernels(
     rate: Callable[..., Any], adaptive: bool, pulls_of: Callable[..., Callable[..., int]]
-) -> Kernels:
+) -> remembering.KernelsByMemory:
     pulls_needed = pulls_of(rate)
 
     @kernel(borrows=True)
@@ -141,8 +140,9 @@ def _kernels(
                 after = pulls_needed(params, state, arm, t)
             open_batch(state, arm, after - before)
 
-    choose = choose_in_batches(best_arm, adapt_batch if adaptive else batched.grow_pulls)
-    return Kernels(batched.begin, choose, batched.learn_growing, batched.forget_growing)
+    if adaptive:
+        return remembering.kernels_by_memory(best_arm, adapt_batch, adapt_batch)
+    return remembering.kernels_by_memory(best_arm, batched.grow_pulls)
 
 
 RATE_KERNELS = {
@@ -164,7 +164,7 @@ _BATCHES = {"ratio": (30.0, 1.5), "adaptive": (40.0, 1.14)}
 
 
 @register
-class DPIMED(batched.GrowingBatchPolicy):
+class DPIMED(remembering.RememberingPolicy):
     r"""IMED in growing batches, with a divergence that allows for the noise of privacy.
 
     The default for rewards in [0, 1]. In most settings it has the lowest regret of all policies
@@ -229,7 +229,6 @@ class DPIMED(batched.GrowingBatchPolicy):
     name = "dp-imed"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     see_also = "dp-klucb, imed, dp-se"
-    estimation = FROM_BATCHES
     most_draws = 8
     plays_beyond_horizon = True
     horizon: Horizon | None = None
@@ -240,6 +239,7 @@ class DPIMED(batched.GrowingBatchPolicy):
         {},
         {"first_batch": 6},
         {"index": "paper", "batches": "ratio"},
+        {"memory": "detect", "first_batch": 6},
     )
 
     @classmethod
@@ -253,7 +253,7 @@ class DPIMED(batched.GrowingBatchPolicy):
         return super().create(parameters | renamed)
 
     @property
-    def kernels(self) -> Kernels:  # type: ignore[override]
+    def by_memory(self) -> remembering.KernelsByMemory:  # type: ignore[override]
         return _KERNELS[self.index, self.batches]
 
     @property
@@ -267,14 +267,19 @@ class DPIMED(batched.GrowingBatchPolicy):
         pulls, ratio = _BATCHES[self.batches]
         if (self.index, self.batches) == ("rechecking", "adaptive"):
             ratio = 1.25
-        if self.horizon is not None and self.index in PROVED:
-            pulls = min(pulls, FIRST_PART * self.epsilon * self.horizon / self.arms)
+        if self.known_rounds < math.inf and self.index in PROVED:
+            pulls = min(pulls, FIRST_PART * self.epsilon * self.known_rounds / self.arms)
         return pulls, ratio
+
+    @property
+    def known_rounds(self) -> float:
+        """The horizon, or the memory if that is shorter; infinite without either."""
+        return min(self.horizon or math.inf, self.remembered)
 
     @property
     def clock(self) -> float:
         """H, in rounds."""
-        return USUAL_CLOCK if self.horizon is None else self.horizon / self.arms
+        return USUAL_CLOCK if self.known_rounds == math.inf else self.known_rounds / self.arms
 
     def constants(self) -> Any:
         return super().constants()._replace(horizon=self.clock)
@@ -300,7 +305,12 @@ class DPIMED(batched.GrowingBatchPolicy):
     def _theorem(self, environment: Any, horizon: int) -> tuple[ImedBound, float] | None:
         """The theorem of `theory.imed_regret`, and the width of the rewards' range."""
         scaled, sizes = unit_gaps(self, environment), self.sizes(horizon)
-        if self.index not in PROVED or scaled is None or sizes[-1] < horizon:
+        if (
+            self.index not in PROVED
+            or self.memory is not None
+            or scaled is None
+            or sizes[-1] < horizon
+        ):
             return None  # or sizes grow too slowly to be listed
         gaps, width = scaled
         if np.unique(gaps).size > MOST_GAPS:

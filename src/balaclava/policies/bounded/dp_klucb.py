@@ -4,9 +4,9 @@ from typing import Any
 
 from balaclava._core.kernels import kernel
 from balaclava.estimators.kl import private_kl_upper
-from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean
-from balaclava.policies.base import Kernels, register
-from balaclava.policies.bounded import batched
+from balaclava.frames.pools import Pools, clipped_mean
+from balaclava.policies.base import register
+from balaclava.policies.bounded import batched, remembering
 
 
 @kernel(borrows=True)
@@ -16,7 +16,7 @@ def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
 
 
 @register
-class DPKLUCB(batched.GrowingBatchPolicy):
+class DPKLUCB(remembering.RememberingPolicy):
     r"""KL-UCB in growing batches, with a divergence that allows for the noise of privacy.
 
     Low regret with little spread between runs. dp-imed has a lower mean in long runs; in short runs
@@ -48,11 +48,7 @@ class DPKLUCB(batched.GrowingBatchPolicy):
     name = "dp-klucb"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     see_also = "dp-imed, adap-klucb, kl-ucb"
-    kernels = Kernels(
-        batched.begin,
-        choose_in_batches(batched.highest_index(index), batched.grow_pulls),
-        batched.learn_growing,
-        batched.forget_growing,
-    )
+    by_memory = remembering.kernels_by_memory(batched.highest_index(index), batched.grow_pulls)
     most_draws = 16
+    examples = ({}, {"memory": 400, "first_batch": 6})
     batch_ratio: batched.BatchRatio = 1.25
