@@ -110,7 +110,7 @@ def forget_oldest(memory: Memory, arm: int) -> None:
     memory.oldest[arm] += 1
     more = memory.kept_rewards[arm, place]
     total = pools.pooled[arm] * pools.rewards[arm] - memory.kept_sums[arm, place]
-    if memory.oldest[arm] > memory.newest[arm]:  # all are forgotten, by whatever there was
+    if memory.oldest[arm] > memory.newest[arm]:  # all are forgotten
         pools.rewards[arm] = pools.draws[arm] = pools.weights[arm] = 0
         pools.pooled[arm] = pools.means[arm] = pools.spreads[arm] = 0.0
         pools.ready[arm] = False

@@ -32,11 +32,11 @@ Proof.
     have the law by which they were drawn. That is what the guarantee assumes with
     settle="arrival", and it holds always with settle="window", where every decision has one delay.
 
-After a restart the test begins anew, with batches that were opened later. Given all that was
+After a restart the test begins again, with batches that were opened later. Given all that was
 released before, the same proof holds for them. So from every restart to the next change, a false
 one has probability at most alpha an arm.
 
-It protects nothing and costs nothing: released values are all that it reads.
+The test reads released values only, so it costs no epsilon.
 """
 
 import math
@@ -64,7 +64,7 @@ def change_evidence(
 
     Example:
         >>> round(change_evidence((0.75, 5_000, 12), (0.55, 480, 2), 1.0), 1)
-        29.3
+        33.8
         >>> change_evidence((0.75, 5_000, 12), (0.74, 480, 2), 1.0)
         0.0
     """

@@ -2,7 +2,7 @@
 
 Where nothing changes, a policy plays a weak arm with mean x at an average rate of r a round, which
 costs r (best - x) a round. Then the arm rises to y, above the best mean, for as long as you like.
-Whatever the policy does, private or not, there is a moment from which on it loses at least
+For every policy, private or not, there is a moment after which it loses at least
 
     (y - best) max over n of n/(r kl(x, y)) (1 - r - sqrt(n/2))
 
@@ -26,7 +26,7 @@ import math
 from balaclava.errors import ParameterError
 from balaclava.estimators.kl import kl
 
-_POINTS = 200  # of n in (0, 2); the bound is flat near its maximum
+_NATS_TRIED = 200  # of n in (0, 2); the bound is flat near its maximum
 
 
 def least_regret_of_a_rise(weak: float, best: float, risen: float, rate: float) -> float:
@@ -46,16 +46,15 @@ def least_regret_of_a_rise(weak: float, best: float, risen: float, rate: float) 
 
     Example:
         >>> round(least_regret_of_a_rise(0.55, 0.75, 0.95, 0.001), 1)
-        86.0
+        85.9
     """
     if not 0.0 < weak <= best < risen < 1.0:
         raise ParameterError(
-            f"means {weak:g}, {best:g}, {risen:g} are not allowed; give weak <= best < risen, all in "
-            "(0, 1)"
+            f"means {weak:g}, {best:g}, {risen:g} are not allowed; give ascending ones in (0, 1)"
         )
     if not 0.0 < rate <= 1.0:
         raise ParameterError(f"rate = {rate:g} is not allowed; give a share in (0, 1]")
-    nats = (2.0 * (i + 1) / _POINTS for i in range(_POINTS))
+    nats = (2.0 * (i + 1) / _NATS_TRIED for i in range(_NATS_TRIED))
     return (risen - best) * max(
         n / (rate * kl(weak, risen)) * max(1.0 - rate - math.sqrt(n / 2.0), 0.0) for n in nats
     )
