@@ -30,9 +30,9 @@ test: $(READY) ## everything that must hold before a change lands; lint runs bes
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=10; tests=$$?; \
 	wait $$lint; linted=$$?; cat out/lint.txt; exit $$((tests || linted))
 
-test-all: $(READY) lint ## with the long statistical tests too, and all pairs compiled for a GPU (430 MB)
+test-all: $(READY) lint ## with the long tests, and pairs for a GPU (430 MB); PART="agents auditing": folders of tests/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gpu.lock
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10 $(addprefix tests/,$(PART))
 
 test-oldest: ## the oldest versions that pyproject.toml allows, in an environment of their own
 	$(PYTHON) -m venv --clear .venv-oldest

@@ -9,13 +9,15 @@ import time
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.audit import run_concurrently
+from balaclava.auditing.audit import play_games, run_concurrently
+from balaclava.auditing.audit_plan import plan_games
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.testing import examples
 from tests.oracles.violators import PROVED_CONTROLS
 from tests.oracles.violators.controls import Exp3
 from tests.oracles.violators.frame import claiming, frame
 
+MODULE = "balaclava.auditing.audit"
 # One of each way to release; `make test-all` takes every example of every policy.
 QUICK = {"dp-imed", "ldp-ucb-bernoulli"}
 
@@ -96,6 +98,33 @@ def test_the_seed_decides_the_report():
 def test_bad_numbers_are_named(name, wrong):
     with pytest.raises(ParameterError, match=name):
         bl.audit(PROVED_CONTROLS["one-release"].policy, **{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("policy", "epsilon", "delta"),
+    [
+        (bl.policy("ucb1", arms=2), 0.0, 0.0),
+        (bl.policy("gdp-elim-new", arms=2, epsilon=0.7, delta=0.01, horizon=99), 0.7, 0.01),
+    ],
+)
+def test_games_are_played_against_the_claim(monkeypatch, policy, epsilon, delta):
+    """A policy that claims nothing is measured against epsilon 0."""
+    asked = []
+    for name in ("audit_statistically", "audit_by_betting"):
+        monkeypatch.setattr(f"{MODULE}.{name}", lambda *given, **how: asked.append((given, how)))
+    plan = plan_games(policy)
+    for quick in (False, True):
+        play_games(plan, policy, 1_001, 3, 0.9, quick, times_more=3)
+    ((setting, found), how), ((in_bets, bet_on), pairs) = asked
+    assert (found, setting.delta, setting.seed, setting.rounds) == (
+        epsilon, delta, 3, plan.long_rounds
+    )  # fmt: skip
+    assert how == {
+        "trials": 1_001, "confidence": 0.9, "screening_games": 2_000, "times_more": 3
+    }  # fmt: skip
+    assert (bet_on, in_bets.delta, in_bets.rounds, pairs) == (
+        epsilon, delta, plan.rounds, {"pairs": 500}
+    )  # fmt: skip
 
 
 def test_only_policies_can_be_audited():

@@ -73,6 +73,7 @@ HEAVY = {"arms": 2, "epsilon": 1.0, "horizon": 100, "moment_order": 2, "moment_b
 def test_the_limits_of_rewards_to_try():
     assert reward_limits(bl.policy("kl-ucb", arms=2, reward_range=(-2.0, 6.0))) == (-2.0, 6.0)
     assert reward_limits(bl.policy("dpr-batch-ucb", **HEAVY)) == (-3.0, 3.0)
+    assert reward_limits(bl.policy("dpr-adaptive-ucb", arms=2, epsilon=1.0)) == (-1e3, 1e3)
     losses = bl.policy("htinf", arms=2)
     assert reward_limits(losses) == ((0.0, 1.0) if losses.rewards == "loss" else (-1e3, 1e3))
 
