@@ -32,7 +32,11 @@ PAGES = [
 
 
 WITH_A_SERVICE = ("service.md", "operate.md")  # run in tests/service/test_service_docs.py
-IN_A_SHELL = ("tutorial.md", "shop.md")  # pages whose shell blocks are run too, in their place
+IN_A_SHELL = (
+    "tutorial.md",
+    "shop.md",
+    "trials.md",
+)  # pages whose shell blocks are run too, in their place
 
 
 def blocks(path: Path) -> str:
@@ -81,7 +85,7 @@ def test_what_code_prints_is_compared(tmp_path: Path) -> None:
 # `make test-all` runs them.
 LONG = (
     *("authoring.md", "privacy.md", "quickstart.md", "recommender.md", "scaling.md", "shop.md"),
-    "tutorial.md",
+    *("trials.md", "tutorial.md"),
 )
 
 

@@ -49,6 +49,7 @@ class Empirical(Environment):
         encoding: encoding of the text, such as "latin-1"; by default detected.
         decimal: decimal mark, "." or ","; by default detected.
         drop_missing: leave out rows that lack a value; by default they are an error.
+        missing: the reward of rows whose reward is empty, such as 0 for no purchase.
 
     Example:
         >>> world = bl.environment("empirical", samples={"old": [0, 1, 0, 1], "new": [1, 1, 0, 1]})
@@ -73,6 +74,7 @@ class Empirical(Environment):
     encoding: str | None = None
     decimal: str | None = None
     drop_missing: bool = False
+    missing: float | None = None
 
     def __post_init__(self) -> None:
         if (self.samples is None) == (self.path is None):
@@ -82,7 +84,9 @@ class Empirical(Environment):
         super().__post_init__()
         # Copied, so that later changes of the list or the file have no effect.
         if self.path is not None:
-            options = ReadOptions(self.sep, self.encoding, self.decimal, self.drop_missing)
+            options = ReadOptions(
+                self.sep, self.encoding, self.decimal, self.drop_missing, self.missing
+            )
             log = read_log(self.path, arm=self.arm, reward=self.reward, read_options=options)
         else:
             log = LoggedRewards(self._by_arm(self.samples), ())

@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import io
+import math
 import os
 import re
 import sys
@@ -41,6 +42,7 @@ class ReadOptions(NamedTuple):
     encoding: str | None = None
     decimal: str | None = None
     drop_missing: bool = False
+    missing: float | None = None  # the reward of a row without one
 
     def checked(self) -> ReadOptions:
         """Check the options, and replace names of separators by characters."""
@@ -57,6 +59,8 @@ class ReadOptions(NamedTuple):
                     f"encoding = {self.encoding!r} is not known; give one such as utf-8, latin-1, "
                     "cp1252 or utf-16"
                 ) from None
+        if self.missing is not None and not math.isfinite(self.missing):
+            raise ParameterError(f"missing = {self.missing:g} is not finite; give one such as 0")
         if self.decimal not in (None, ",", "."):
             raise ParameterError(f"decimal = {self.decimal!r} is not allowed; give ',' or '.'")
         return self._replace(sep=sep)

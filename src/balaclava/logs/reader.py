@@ -60,18 +60,36 @@ def read_log(
         >>> log.detected
         ('text in cp1252', 'semicolons between cells', 'decimal commas')
     """
-    require_extra("pyarrow", "reading a log")
     source, options = os.fspath(path), (read_options or ReadOptions()).checked()
-    columns = read_columns(source, {"arm": arm, "reward": reward, **(others or {})}, options)
-    columns, dropped = _without_missing(columns) if options.drop_missing else (columns, 0)
-    if dropped and not len(columns.cells["arm"]):
-        names = ", ".join(map(repr, (arm, reward, *(others or {}).values())))
-        raise ParameterError(
-            f"{source}: each of its {dropped:,} rows lacks a value in one of the columns {names}, "
-            "so all were dropped; check these columns"
-        )
-    names, codes = as_labels(f"{source}: column {arm!r}", columns.cells["arm"])
+    wanted = {"arm": arm, "reward": reward, **(others or {})}
+    columns, dropped = read_rows(source, wanted, options)
     rewards, notation = read_rewards(source, columns, reward, options)
+    return group_rewards(source, arm, columns, rewards, notation, dropped)
+
+
+def read_rows(source: str, wanted: Mapping[str, str], options: ReadOptions) -> tuple[Columns, int]:
+    """The wanted columns, without rows that lack a value if they are to be dropped; how many."""
+    require_extra("pyarrow", "reading a log")
+    columns = read_columns(source, wanted, options)
+    columns, dropped = _without_missing(columns, options) if options.drop_missing else (columns, 0)
+    if dropped and not len(columns.cells["arm"]):
+        raise ParameterError(
+            f"{source}: each of its {dropped:,} rows lacks a value in one of the columns "
+            f"{', '.join(map(repr, wanted.values()))}, so all were dropped; check these columns"
+        )
+    return columns, dropped
+
+
+def group_rewards(
+    source: str,
+    arm: str,
+    columns: Columns,
+    rewards: np.ndarray,
+    notation: Sequence[str],
+    dropped: int,
+) -> LoggedRewards:
+    """The rewards by arm; `rewards` has the rewards of the rows of `columns`."""
+    names, codes = as_labels(f"{source}: column {arm!r}", columns.cells["arm"])
     if rewards.size == 0:
         raise ParameterError(f"{source} has no rows; give one for each decision")
     by_arm, codes = _split(names, codes, rewards)
@@ -82,7 +100,7 @@ def read_log(
         dropped,
         codes,
         rewards,
-        {name: columns.cells[name] for name in others or {}},
+        {name: cells for name, cells in columns.cells.items() if name not in ("arm", "reward")},
         columns.commas_between_cells,
     )
 
@@ -91,12 +109,28 @@ def read_rewards(
     source: str, columns: Columns, reward: str, options: ReadOptions
 ) -> tuple[np.ndarray, list[str]]:
     """The rewards as numbers, and their notation; `reward` is the name of their column."""
-    return read_numbers(
+    cells, value = columns.cells["reward"], options.missing
+    empty = np.zeros(len(cells), bool) if value is None else missing(cells)
+    numbers, notation = read_numbers(
         f"{source}: column {reward!r}",
-        columns.cells["reward"],
+        _filled(cells, empty) if empty.any() else cells,
         commas_between_cells=columns.commas_between_cells,
         decimal=options.decimal,
     )
+    if value is not None and empty.any():
+        numbers = np.where(empty, value, numbers)
+        notation = [*notation, f"{int(empty.sum()):,} empty rewards as {value:g}"]
+    return numbers, notation
+
+
+def _filled(cells: Any, empty: np.ndarray) -> Any:
+    """The cells with the first one that is not empty in place of the empty ones."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if empty.all():
+        return pa.array(np.zeros(len(cells)))
+    return pc.if_else(pa.array(empty), cells[int(np.argmin(empty))], cells)
 
 
 def sorted_labels(names: Sequence[str]) -> list[Label]:
@@ -106,13 +140,17 @@ def sorted_labels(names: Sequence[str]) -> list[Label]:
     return sorted(names)
 
 
-def _without_missing(columns: Columns) -> tuple[Columns, int]:
+def _without_missing(columns: Columns, options: ReadOptions) -> tuple[Columns, int]:
     """The rows without missing values, and the number of rows dropped."""
     import pyarrow as pa
 
     # An arm may be called NA: a label is missing only if it is empty.
     labels = ("arm", "person")
-    gone = [missing(cells, words=name not in labels) for name, cells in columns.cells.items()]
+    gone = [
+        missing(cells, words=name not in labels)
+        for name, cells in columns.cells.items()
+        if name != "reward" or options.missing is None
+    ]
     keep = ~np.logical_or.reduce(gone)
     mask = pa.array(keep)
     cells = {name: column.filter(mask) for name, column in columns.cells.items()}

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pytest
 
-from balaclava.advice.log.drift import drift_findings, read_times
-from balaclava.errors import ParameterError
+from balaclava.advice.log.drift import drift_findings
 
 
 def test_drift_is_seen_and_its_absence_too() -> None:
@@ -36,14 +33,3 @@ def test_drift_is_rarely_seen_where_there_is_none() -> None:
         sentences = drift_findings(names, rng.integers(0, 5, 500), rewards, times)
         seen += "No drift" not in sentences[0]
     assert seen <= 34
-
-
-@pytest.mark.parametrize(
-    "times",
-    [["1", "2.5"], ["2026-01-01", "2026-01-02"], ["2026-01-01T10:00Z", "2026-01-01T11:00Z"]],
-)
-def test_times_as_people_write_them(times: list[str]) -> None:
-    first, second = read_times("log.csv: column 'when'", pa.array(times))
-    assert first < second
-    with pytest.raises(ParameterError, match="is not a time"):
-        read_times("log.csv: column 'when'", pa.array(["31.01.2026"]))

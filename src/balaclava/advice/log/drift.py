@@ -1,12 +1,8 @@
 """Drift of a log over time: averages and shares of the arms in four periods."""
 
-from typing import Any
-
 import numpy as np
 
 from balaclava._core.extras import require_extra
-from balaclava.errors import ParameterError
-from balaclava.logs.numerals import FILL_MISSING, refuse_rows, to_array
 
 DRIFT_PERIODS = 4  # with equally many rows; the sentences say "quarter"
 _MIN_ROWS_PER_PERIOD = 10  # of an arm; below it the normal approximation of its mean is poor
@@ -18,24 +14,6 @@ DRIFT_WARNING = (
     "Most policies expect averages that do not change. Policies for adversarial losses (`balaclava "
     "policies --rewards loss`) tolerate drift."
 )
-
-
-def read_times(where: str, column: Any) -> np.ndarray:
-    """Times as ascending numbers: from numbers, dates, or text in ISO 8601."""
-    require_extra("pyarrow", "looking for drift")
-    import pyarrow as pa
-
-    with_zone = (pa.timestamp("us", "UTC"), pa.int64())
-    for kinds in ((pa.float64(),), (pa.timestamp("us"), pa.int64()), with_zone, (pa.int64(),)):
-        times = column
-        try:
-            for kind in kinds:
-                times = times.cast(kind, safe=False)
-        except pa.ArrowException:
-            continue
-        refuse_rows(where, times.is_null(), "is empty", FILL_MISSING)
-        return to_array(times).astype(np.float64)
-    raise ParameterError(f"{where} is not a time; write 2026-01-31, 2026-01-31T12:00 or numbers")
 
 
 def drift_findings(

@@ -10,13 +10,14 @@ import numpy as np
 from balaclava._core.declared import Outside, RewardRange, check
 from balaclava._core.number_format import counted
 from balaclava.advice.log.clipping import CLIP_QUANTILES, public_limits
-from balaclava.advice.log.drift import read_times
 from balaclava.advice.log.feature_columns import read_features
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import PIPE, ReadOptions
 from balaclava.logs.numerals import read_numbers, refuse_rows
+from balaclava.logs.outcomes import OutcomeFile, read_joined_log
 from balaclava.logs.reader import LoggedRewards, as_labels, read_log
+from balaclava.logs.times import read_times
 
 MAX_ABSOLUTE_REWARD = 1e100  # so that sums of squares do not overflow
 MANY_ARMS = 20  # with more, and under two rows each, a column hardly names arms; a guess
@@ -39,13 +40,19 @@ def summarise_log(
     person: str | None = None,
     features: Sequence[str] = (),
     min_rows: int | None = None,
+    outcomes: str | os.PathLike[str] | None = None,
+    by: str | None = None,
+    window: str | None = None,
+    time_format: str | None = None,
     read_options: ReadOptions | None = None,
 ) -> LogSummary:
     """Read a log once, with the options of `balaclava compare`.
 
     `arm`, `reward`, `propensity`, `time`, `person` and `features` are names of columns. `clip` adds
     policies that clip rewards to these limits; `clip_from` takes the limits from quantiles of a
-    public file. Errors name rows and columns, never rewards.
+    public file. With `outcomes`, a file with one row per outcome, rewards are its outcomes of the
+    same participant (column `by`) within `window` after each row. Errors name rows and columns,
+    never rewards.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
@@ -57,39 +64,77 @@ def summarise_log(
         clip, clip_source = public_limits(
             clip_from, reward=reward, quantiles=clip_quantiles, read_options=options
         )
-    limits = {
-        name: _checked_range(name, pair)
-        for name, pair in (("range", reward_range), ("clip", clip))
-        if pair is not None
-    }
-    purposes = {"propensity": propensity, "time": time, "person": person}
-    columns = {purpose: column for purpose, column in purposes.items() if column is not None}
-    columns |= {f"{_FEATURE}{i}": column for i, column in enumerate(features, start=1)}
-    rows = read_log(path, arm=arm, reward=reward, others=columns, read_options=options)
+    given_range = reward_range and _checked_range("range", reward_range)
+    clip = clip and _checked_range("clip", clip)
+    file = _outcome_file(outcomes, by, time, reward, window)
+    person = person if file is None else file.by
+    columns = _purposes(propensity, time, person, features)
     source = "the pipe" if os.fspath(path) == PIPE else os.fspath(path)
-    huge, what = np.abs(rows.rewards) > MAX_ABSOLUTE_REWARD, f"is beyond {MAX_ABSOLUTE_REWARD:g}"
-    advice = "if it marks a missing value, remove or replace it"
-    refuse_rows(f"{source}: column {reward!r}", huge, what, advice)
+    if file is None:
+        rows = read_log(path, arm=arm, reward=reward, others=columns, read_options=options)
+        incomplete: list[str] = []
+    else:
+        rows, incomplete = read_joined_log(
+            os.fspath(path), arm, columns, file, options.checked(), time_format
+        )
+    _refuse_huge(f"{source}: column {reward!r}", rows.rewards)
     rows, kept, left_out = _with_enough_rows(source, arm, rows, min_rows)
     log = LogSummary(
         source,
         rows,
-        given_range=limits.get("range"),
+        given_range=given_range,
         outside=outside,
-        clip=limits.get("clip"),
+        clip=clip,
         clip_source=clip_source,
-        left_out=left_out,
-        **_further_columns(source, columns, rows, kept, options.decimal),
+        left_out=(*incomplete, *left_out),
+        **_further_columns(source, columns, rows, kept, options.decimal, time_format),
     )
-    if "range" in limits and outside == "refuse" and log.clipped:
-        low, high = limits["range"]
-        raise ParameterError(
-            f"range = ({low:g}, {high:g}) does not contain all rewards of {source}; widen it, or "
-            "clip the others to it with --outside clip"
-        )
+    _require_within(log)
     if log.clip is not None and log.kind == "bounded" and log.given_range is None:
         log = dataclasses.replace(log, given_range=log.clip, outside="clip", clip=None)
     return log
+
+
+def _purposes(
+    propensity: str | None, time: str | None, person: str | None, features: Sequence[str]
+) -> dict[str, str]:
+    """The names of further columns by purpose."""
+    named = {"propensity": propensity, "time": time, "person": person}
+    columns = {purpose: column for purpose, column in named.items() if column is not None}
+    return columns | {f"{_FEATURE}{i}": column for i, column in enumerate(features, start=1)}
+
+
+def _refuse_huge(where: str, rewards: np.ndarray) -> None:
+    huge, what = np.abs(rewards) > MAX_ABSOLUTE_REWARD, f"is beyond {MAX_ABSOLUTE_REWARD:g}"
+    refuse_rows(where, huge, what, "if it marks a missing value, remove or replace it")
+
+
+def _require_within(log: LogSummary) -> None:
+    """Refuse rewards outside the range that is declared, unless they are to be clipped."""
+    if log.given_range is not None and log.outside == "refuse" and log.clipped:
+        low, high = log.given_range
+        raise ParameterError(
+            f"range = ({low:g}, {high:g}) does not contain all rewards of {log.path}; widen it, or "
+            "clip the others to it with --outside clip"
+        )
+
+
+def _outcome_file(
+    outcomes: str | os.PathLike[str] | None,
+    by: str | None,
+    time: str | None,
+    reward: str,
+    window: str | None,
+) -> OutcomeFile | None:
+    needed = {"--outcomes": outcomes, "--by": by, "--window": window}
+    if all(each is None for each in needed.values()):
+        return None
+    missing = [name for name, each in {**needed, "--time": time}.items() if each is None]
+    if outcomes is None or by is None or window is None or time is None:
+        raise ParameterError(
+            "--outcomes needs --by, --window and --time together; give " + ", ".join(missing)
+        )
+    return OutcomeFile(os.fspath(outcomes), by, time, reward, window)
 
 
 def _require_public(
@@ -166,7 +211,12 @@ def _require_arms(
 
 
 def _further_columns(
-    source: str, columns: dict[str, str], rows: LoggedRewards, kept: np.ndarray, decimal: str | None
+    source: str,
+    columns: dict[str, str],
+    rows: LoggedRewards,
+    kept: np.ndarray,
+    decimal: str | None,
+    time_format: str | None,
 ) -> dict[str, Any]:
     """Propensities, times, participants and features of the rows kept."""
     cells = {column: rows.others[purpose] for purpose, column in columns.items()}
@@ -180,7 +230,7 @@ def _further_columns(
         if purpose == "propensity":
             further["propensities"] = _read_propensities(where, cells[column], read_as)[kept]
         elif purpose == "time":
-            further["times"] = read_times(where, cells[column])[kept]
+            further["times"] = read_times(where, cells[column], time_format)[0][kept]
         elif purpose == "person":
             further["participants"] = as_labels(where, cells[column])[1][kept]
     return further

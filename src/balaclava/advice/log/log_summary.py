@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from balaclava._core.declared import Outside
-from balaclava.advice.log import arm_estimates, tail_index
+from balaclava.advice.log import arm_estimates, data_alarms, tail_index
 from balaclava.advice.log.clipping import clipping_findings
 from balaclava.advice.log.drift import DRIFT_WARNING, drift_findings
 from balaclava.advice.log.feature_columns import FeatureColumns
@@ -185,6 +185,7 @@ class LogSummary:
             f"Read as {kind}{'' if kind == 'Parquet' else f': {written}'}.",
             *self.left_out,
             *self._bias_findings(),
+            *self._alarms(),
             *self._drift_findings,
             *self._reward_findings(),
         ]
@@ -195,7 +196,7 @@ class LogSummary:
         rare, often = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
         if self.propensities is None:
             if counts[often] <= _UNEVEN_RATIO * counts[rare]:
-                return []
+                return data_alarms.split_alarm(counts)
             return [
                 f"Rows are uneven: {counts[often]:,} of {often!r}, {counts[rare]:,} of {rare!r}. "
                 "If the logging policy used rewards, averages of arms that it dropped are too low. "
@@ -215,6 +216,20 @@ class LogSummary:
             "propensity should add up to the number of rows. Is it the probability of the arm that "
             "was played?"
         ]
+
+    def _alarms(self) -> list[str]:
+        """Signs of rows lost, doubled or mislabelled."""
+        rewards, times, participants = self.logged.rewards, self.times, self.participants
+        sentences = []
+        if times is not None and participants is not None:
+            sentences += data_alarms.doubled_rows(self.logged.arms, rewards, times, participants)
+        if participants is not None:
+            sentences += data_alarms.crowded_ids(participants)
+        if times is not None:
+            sentences += data_alarms.time_gaps(times)
+        if self.features is not None:
+            sentences += data_alarms.leaking_features(self.features, rewards)
+        return sentences + data_alarms.strange_rewards(rewards)
 
     def _reward_findings(self) -> list[str]:
         """Whether rewards are bounded or heavy-tailed, and the parameters that policies get."""

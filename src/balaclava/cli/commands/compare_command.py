@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _READING_OPTIONS = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
-    *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing"),
+    *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing", "missing"),
+    *("outcomes", "by", "window", "time_format"),
 )
 _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")  # loaded while reading the log
 
@@ -67,6 +68,11 @@ _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")  # loaded while
 )
 @option("--min-rows", click.IntRange(2), "Leave out arms with fewer rows.")
 @option("--drop-missing", bool, "Leave out rows that lack a value.")
+@option("--missing", float, "Reward of rows whose reward is empty: 0 for no purchase.")
+@option("--outcomes", "FILE", "A file of outcomes, such as purchases; has the reward column.")
+@option("--by", "COLUMN", "With --outcomes: the participant, a column of both files.")
+@option("--window", "7d", "With --outcomes: how long after a row its outcomes count.")
+@option("--time-format", "FORMAT", "Of times, such as '%d/%m/%Y %H:%M'; by default detected.")
 @option("--sep", "CHARACTER", "Separator of cells; by default detected.")
 @option("--encoding", "NAME", "Encoding of the text; by default detected.")
 @option("--decimal", [".", ","], "Decimal mark; by default detected.")
@@ -101,11 +107,16 @@ def compare(
     LOG is a CSV or Parquet file with one row per decision: its arm and its reward. It may be
     compressed with gzip; `-` reads standard input.
 
+    If rewards are in a second file, such as purchases, give it with --outcomes: a row's reward is
+    the sum of its participant's outcomes within the window after it, 0 if there are none.
+
     Looking at a log is not itself private. No single reward is displayed.
 
     \b
     Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
     Example: zcat orders.csv.gz | balaclava compare - --arm price --reward paid --person customer
+    Example: balaclava compare views.csv --arm price --outcomes purchases.csv --reward paid \\
+             --by visitor --time at --window 7d
     """
     from balaclava._core.atomic_files import require_writable_file
     from balaclava._core.extras import loading
@@ -121,6 +132,8 @@ def compare(
         raise click.UsageError(
             "--assessment plays on the whole log; remove rare arms from it instead of --min-rows"
         )
+    if assessment is not None and options["outcomes"] is not None:
+        raise click.UsageError("--assessment reads one file; join outcomes into the log first")
     for place in (out, assessment):
         if place is not None:
             require_writable_file(place)
@@ -155,6 +168,7 @@ def _write_assessment(
     """Write the input of `balaclava report --assessment` with the figures of the comparison."""
     from balaclava.advice.choose.recommend import changed_parameters
     from balaclava.errors import ParameterError
+    from balaclava.logs.cells import ReadOptions
     from balaclava.reporting.assessment_input import assessment_template
 
     log = comparison.log
@@ -166,7 +180,8 @@ def _write_assessment(
         raise ParameterError("--assessment: the page reads the log again; give a file, not a pipe")
     policy = comparison.named(comparison.best)
     source = {"name": "empirical", "path": log.path, "arm": arm, "reward": reward}
-    settings = {name: value for name, value in read_options._asdict().items() if value}
+    default = ReadOptions()._asdict()
+    settings = {n: value for n, value in read_options._asdict().items() if value != default[n]}
     participants = comparison.participants
     text = assessment_template(
         title=f"Policies for {Path(log.path).name}",

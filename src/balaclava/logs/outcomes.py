@@ -1,0 +1,132 @@
+"""Rewards from a second file: what each decision's participant did within a window after it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from balaclava.errors import ParameterError
+from balaclava.logs.cells import ReadOptions, read_columns
+from balaclava.logs.reader import (
+    LoggedRewards,
+    as_labels,
+    group_rewards,
+    read_rewards,
+    read_rows,
+)
+from balaclava.logs.times import read_times, read_window
+
+
+class OutcomeFile(NamedTuple):
+    """A file with one row per outcome, such as a purchase."""
+
+    path: str
+    by: str  # the column of participants, in both files
+    time: str  # the column of times, in both files
+    reward: str
+    window: str  # such as "7d": outcomes count until so long after the decision
+
+
+def read_joined_log(
+    source: str,
+    arm: str,
+    others: Mapping[str, str],
+    file: OutcomeFile,
+    options: ReadOptions,
+    time_format: str | None = None,
+) -> tuple[LoggedRewards, list[str]]:
+    """Read decisions and outcomes; the reward of a decision is the sum of its outcomes.
+
+    An outcome counts once, for the last decision of its participant until then. A decision without
+    an outcome in its window has the reward 0. Decisions whose window had not ended when the files
+    end are left out.
+
+    Args:
+        source: the path of the decisions.
+        arm: the column of arms.
+        others: further columns, as {purpose: name}; "person" and "time" among them.
+        file: the outcomes.
+        options: how to read both files.
+        time_format: of the times, as for `read_times`.
+
+    Returns:
+        The rewards by arm, and sentences on what was left out.
+
+    Raises:
+        ParameterError: if a file or the window is not suitable.
+    """
+    import pyarrow as pa
+
+    columns, dropped = read_rows(source, {"arm": arm, **others}, options)
+    where = f"{source}: column {file.time!r}"
+    times, seconds = read_times(where, columns.cells["time"], time_format)
+    window = read_window(file.window, seconds=seconds)
+    rewards, unmatched, end = _joined(
+        file, columns.cells["person"], times, window, seconds, options, time_format
+    )
+    complete = times + window <= max(end, times.max(initial=-np.inf))
+    cells = {name: column.filter(pa.array(complete)) for name, column in columns.cells.items()}
+    columns = columns._replace(cells=cells)
+    sentences = []
+    if not complete.all():
+        sentences.append(
+            f"{int((~complete).sum()):,} of {times.size:,} rows were left out: their window of "
+            f"{file.window} had not ended when the files end."
+        )
+    if unmatched:
+        sentences.append(
+            f"{unmatched:,} outcomes have no row of the same {file.by} in the {file.window} before "
+            "them, and count for none."
+        )
+    notation = [f"rewards from {file.path}"]
+    rows = group_rewards(source, arm, columns, rewards[complete], notation, dropped)
+    return rows, sentences
+
+
+def _joined(
+    file: OutcomeFile,
+    people: Any,
+    times: np.ndarray,
+    window: float,
+    seconds: bool,
+    options: ReadOptions,
+    time_format: str | None,
+) -> tuple[np.ndarray, int, float]:
+    """The reward of each decision, the number of outcomes that count for none, the last time."""
+    import pyarrow as pa
+
+    wanted = {"person": file.by, "time": file.time, "reward": file.reward}
+    columns = read_columns(file.path, wanted, options)
+    where = f"{file.path}: column {file.time!r}"
+    outcome_times, same_unit = read_times(where, columns.cells["time"], time_format)
+    if same_unit != seconds:
+        raise ParameterError(f"{where} is not in the unit of the decisions' times; convert one")
+    amounts, _ = read_rewards(file.path, columns, file.reward, options)
+    ids = pa.concat_arrays([people.cast(pa.string()), columns.cells["person"].cast(pa.string())])
+    codes = as_labels(f"{file.path}: column {file.by!r}", ids)[1]
+    decided = _last_decision(codes[: len(people)], times, codes[len(people) :], outcome_times)
+    counts = (decided >= 0) & (outcome_times - times[decided] <= window)
+    rewards = np.bincount(decided[counts], weights=amounts[counts], minlength=times.size)
+    return rewards, int((~counts).sum()), float(outcome_times.max(initial=-np.inf))
+
+
+def _last_decision(
+    people: np.ndarray, times: np.ndarray, others: np.ndarray, later: np.ndarray
+) -> np.ndarray:
+    """For each outcome the number of its participant's last decision until then, or -1.
+
+    >>> people, times = np.array([0, 1, 0]), np.array([1.0, 1.0, 5.0])
+    >>> _last_decision(people, times, np.array([0, 0, 1, 2]), np.array([4.0, 5.0, 0.5, 9.0]))
+    array([ 0,  2, -1, -1])
+    """
+    codes = np.concatenate([people, others])
+    moments = np.concatenate([times, later])
+    is_outcome = np.arange(codes.size) >= people.size
+    order = np.lexsort((is_outcome, moments, codes))  # a decision first where times are equal
+    places = np.arange(order.size)
+    last = np.maximum.accumulate(np.where(is_outcome[order], -1, places))
+    latest = np.where(last >= 0, order[last], -1)
+    same = (last >= 0) & (codes[order] == codes[latest])
+    decided = np.empty(order.size, np.int64)
+    decided[order] = np.where(same, latest, -1)
+    return decided[people.size :]

@@ -1,0 +1,117 @@
+"""Rewards from a second file: each outcome counts once, for the right row, within its window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from balaclava.advice.log.log_reading import summarise_log
+from balaclava.errors import ParameterError
+
+VIEWS = "who,page,at\n" + "".join(
+    f"{who},{page},2026-01-{day:02} 12:00\n"
+    for who, page, day in [
+        ("a", "x", 1),
+        ("a", "y", 3),
+        ("b", "x", 3),
+        ("c", "y", 9),
+        ("d", "x", 15),
+    ]
+)
+OUTCOMES = (
+    "who,paid,at\n"
+    "a,5,2026-01-03 12:00\n"  # at the time of the second view: counts for it
+    "a,7,2026-01-02 09:00\n"
+    "a,1,2026-01-02 10:00\n"
+    "b,9,2026-01-03 11:59\n"  # before the view
+    "b,2,2026-01-10 12:00\n"  # at the end of the window
+    "c,4,2026-01-16 12:01\n"  # after it
+    "nobody,8,2026-01-05 12:00\n"
+)
+
+
+def joined(folder: Path, outcomes: str = OUTCOMES, views: str = VIEWS, **changed: Any) -> Any:
+    (folder / "views.csv").write_text(views)
+    (folder / "outcomes.csv").write_text(outcomes)
+    options = {"arm": "page", "reward": "paid", "time": "at", "by": "who", "window": "7d"}
+    settings = {**options, "outcomes": folder / "outcomes.csv", "min_rows": 1, **changed}
+    return summarise_log(folder / "views.csv", **settings)
+
+
+def test_each_outcome_counts_once(tmp_path: Path) -> None:
+    log = joined(tmp_path)
+    assert log.logged.rewards.tolist() == [8.0, 5.0, 2.0, 0.0]
+    assert log.logged.by_arm["x"].tolist() == [8.0, 2.0]
+    assert log.participants is not None
+    incomplete, unmatched = log.left_out
+    assert incomplete.startswith("1 of 5 rows were left out: their window of 7d had not ended")
+    assert unmatched.startswith("3 outcomes have no row of the same who in the 7d before them")
+
+
+def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
+    """Against a plain loop, on 300 views and 400 outcomes in a random order."""
+    rng = np.random.default_rng(4)
+    views = [
+        (int(rng.integers(40)), "xy"[rng.integers(2)], t) for t in rng.permutation(3_000)[:300]
+    ]
+    outcomes = [(int(rng.integers(45)), int(rng.integers(9)), int(rng.integers(3_000)))] * 2
+    outcomes += [
+        (int(rng.integers(45)), int(rng.integers(9)), int(t)) for t in rng.integers(0, 3_000, 398)
+    ]
+    expected = np.zeros(300)
+    for who, paid, at in outcomes:
+        before = [(t, i) for i, (w, _, t) in enumerate(views) if w == who and t <= at <= t + 200]
+        if before:
+            expected[max(before)[1]] += paid
+    end = max(t for *_, t in views + outcomes)
+    kept = [i for i, (*_, t) in enumerate(views) if t + 200 <= end]
+    texts = (
+        "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"
+        for header, rows in (("who,paid,at", outcomes), ("who,page,at", views))
+    )
+    log = joined(tmp_path, *texts, window="200")
+    assert log.logged.rewards.tolist() == expected[kept].tolist()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"window": None}, "--outcomes needs --by, --window and --time together; give --window"),
+        ({"by": None, "time": None}, "give --by, --time"),
+        ({"window": "500"}, "does not suit the time column; write 30m, 24h or 7d"),
+        ({"window": "soon"}, "is not a length of time"),
+        ({"reward": "pay"}, "has no column 'pay'"),
+        ({"by": "whom"}, "has no column 'whom'"),
+    ],
+)
+def test_wrong_settings(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        joined(tmp_path, **changed)
+
+
+def test_outcomes_with_other_times_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="is not in the unit of the decisions' times"):
+        joined(tmp_path, "who,paid,at\na,5,17\n")
+
+
+def test_missing_rewards_get_the_value_that_is_given(tmp_path: Path) -> None:
+    from balaclava.environments.base import environment
+    from balaclava.logs.cells import ReadOptions
+
+    path = tmp_path / "log.csv"
+    path.write_text("page,paid\n" + "x,\ny,2 %\nx,1 %\ny,NA\n" * 10)
+    log = summarise_log(
+        path, arm="page", reward="paid", min_rows=1, read_options=ReadOptions(missing=0.0)
+    )
+    assert log.logged.rewards[:4].tolist() == [0.0, 0.02, 0.01, 0.0]
+    assert "20 empty rewards as 0" in log.logged.detected
+    kept = ReadOptions(missing=0.5, drop_missing=True)
+    rows = summarise_log(path, arm="page", reward="paid", min_rows=1, read_options=kept)
+    assert rows.rows == 40
+    world = environment("empirical", path=str(path), arm="page", reward="paid", missing=0.0)
+    assert world.means.tolist() == pytest.approx([0.005, 0.01])
+    with pytest.raises(ParameterError, match="missing = nan is not finite"):
+        ReadOptions(missing=float("nan")).checked()
