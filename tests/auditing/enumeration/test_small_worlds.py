@@ -68,3 +68,14 @@ def test_the_loss_with_a_delta_is_the_worst_sum_after_one_sequence():
     p, q = np.array([0.9, 0.1, 0.5, 0.5]), np.array([0.3, 0.7, 0.5, 0.5])
     found, place = world.loss(p, q, np.array([0, 0, 1, 1]))
     assert (found, place) == (pytest.approx(0.9 - np.e * 0.3), 0)
+
+
+def test_a_world_that_fits_is_played_to_its_end():
+    world = SmallWorld(bl.policy("ldp-ucb-bernoulli", arms=2, epsilon=1.0), None, 2)
+    world.enumerate()
+    assert world.scenario.rounds == 30 > world.played  # too many sequences
+    short = SmallWorld(bl.policy("ldp-ucb-bernoulli", arms=2, epsilon=1.0), 1, 2)
+    short.enumerate()
+    assert (short.scenario.rounds, short.played, short.free) == (6, 6, (0, 1))
+    assert short.moved
+    assert not short.exceeds_claim

@@ -11,6 +11,7 @@ import balaclava as bl
 from balaclava.auditing.games import attacks
 from balaclava.auditing.games.attacks import (
     Attack,
+    BestEvent,
     GameSetting,
     StreamPair,
     best_event,
@@ -90,6 +91,11 @@ def test_the_best_event_is_the_one_that_distinguishes_most(side):
     found = best_event(skewed if side == 0 else skewed[::-1], 100, np.array([3]), 0.0, 10**6)
     assert found.event == OutputEvent(1, 0, 3, 2, True)
     assert found.side == side
+
+
+def test_games_that_all_fail_have_no_event():
+    found = best_event([histogram(0, 0, 0, 0)] * 2, 100, np.array([2, 3]), 0.0, 10_000)
+    assert found == BestEvent(-1.0, OutputEvent(1, 0, 3, 0, True), 0)
 
 
 class Games:
