@@ -38,6 +38,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.oracles.best_arm_rivals import adap_tt, halving_answers
 
+from best_arm_on_gpu import play_on_gpu
+
 LINEAR, ONE_GOOD = [0.75, 0.625, 0.5, 0.375, 0.25], [0.75, 0.7, 0.7, 0.7, 0.7]
 CLINIC, LETTERS = [0.55, 0.60, 0.65, 0.75], [0.30, 0.45, 0.60]
 ROWS = [(means, epsilon) for means in (LINEAR, ONE_GOOD, CLINIC, LETTERS) for epsilon in (1.0, 0.1)]
@@ -327,11 +329,15 @@ def brief(means: Sequence[float]) -> str:
     return text if len(means) <= 5 else f"{text} ... ({len(means)})"
 
 
-def show_wrong(runs: int) -> None:
+def show_wrong(runs: int, device: str, arms: Sequence[int], deltas: Sequence[float]) -> None:
     print("means                epsilon  halves   delta     runs    wrong   none  median rounds")
     for means, epsilon, half in HARD:
-        for delta in (0.01, 0.05):
-            out = play(top_two(means, epsilon, 1.0 - delta), means, runs, 2, half, 10**7)
+        for delta in deltas if not arms or len(means) in arms else ():
+            policy = top_two(means, epsilon, 1.0 - delta)
+            if device == "cuda":
+                out = play_on_gpu(policy, means, runs, 2, half, 10**7)
+            else:
+                out = play(policy, means, runs, 2, half, 10**7)
             named = out[:, 1].astype(int)
             wrong = np.mean((named >= 0) & (np.array(means)[named] < max(means)))
             label = " ".join(f"{mean:g}".lstrip("0") or "0" for mean in means[:3])
@@ -343,8 +349,8 @@ def show_wrong(runs: int) -> None:
             )
 
 
-def show_late(runs: int) -> None:
-    """Wrong answers by 6,000 rounds if rewards are late, lost or count by window."""
+def show_late(runs: int, rounds: int) -> None:
+    """Wrong answers if rewards are late, lost or count by window."""
     late = bl.Delay(mean=100, law="fixed")
     ways: dict[str, dict[str, Any]] = {
         "100 late": {"delay": late, "patience": 200},
@@ -354,6 +360,7 @@ def show_late(runs: int) -> None:
         },
         "window of 200": {"delay": late, "patience": 200, "settle": "window", "missing": 0.0},
     }
+    looks = np.unique(np.geomspace(50, rounds, 400).astype(int)).tolist()  # more than releases
     print("means           epsilon  rewards               delta    runs    wrong    none")
     for means, epsilon in (([0.5, 0.51], 1.0), ([0.02, 0.04], 1.0), ([0.9, 0.91, 0.93], 3.0),
                            ([0.45, 0.48, 0.5], 0.3)):  # fmt: skip
@@ -362,8 +369,8 @@ def show_late(runs: int) -> None:
             for delta in (0.01, 0.05):
                 policy = top_two(means, epsilon, 1.0 - delta)
                 (row,) = bl.simulate(
-                    policy, world, horizon=6_000, repetitions=runs, seed=3, winners=True,
-                    checkpoints=100, **options,
+                    policy, world, horizon=rounds, repetitions=runs, seed=3, winners=True,
+                    checkpoints=looks, **options,
                 ).winners(1.0 - delta)  # fmt: skip
                 print(f"{brief(means):15} {epsilon:7g}  {way:20} {delta:6g} {runs:7,} "
                       f"{row.wrong:8.4%} {row.none:7.2%}", flush=True)  # fmt: skip
@@ -387,6 +394,10 @@ def show_scan(runs: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, help="runs a line")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for --wrong")
+    parser.add_argument("--arms", type=int, nargs="*", default=[], help="for --wrong: only these")
+    parser.add_argument("--deltas", type=float, nargs="+", default=[0.01, 0.05], help="for --wrong")
+    parser.add_argument("--rounds", type=int, default=10**5, help="for --late")
     for name in ("others", "rivals", "goals", "budget", "stages", "wrong", "late", "scan"):
         parser.add_argument(f"--{name}", action="store_true")
     options = parser.parse_args()
@@ -401,9 +412,9 @@ if __name__ == "__main__":
     elif options.stages:
         show_stages(options.runs or 8_000)
     elif options.wrong:
-        show_wrong(options.runs or 10**6)
+        show_wrong(options.runs or 10**6, options.device, options.arms, options.deltas)
     elif options.late:
-        show_late(options.runs or 2_000)
+        show_late(options.runs or 2_000, options.rounds)
     elif options.scan:
         show_scan(options.runs or 1_000)
     else:

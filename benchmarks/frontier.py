@@ -53,6 +53,7 @@ FRESH = [
     (".1, eleven .05", np.array([0.1] + 11 * [0.05]), 0.5),
 ]
 MANY = 50  # arms, from which on fewer runs are played
+PARTS = 32  # of the runs of a cell, each with its own stream
 OUT = Path(os.environ.get("OUT", "out"))
 PAPER, EXACT, SURPRISAL, ONE_DRAW, TAIL, RECHECKING = range(6)
 
@@ -61,8 +62,11 @@ class Rule(NamedTuple):
     """A rule of dp-imed."""
 
     rate: int = TAIL
-    clock: float = 0.0  # rounds; 0: horizon/arms
-    part: float = 1.0  # factor on horizon/arms
+    clock: float = 0.0  # rounds; 0: part horizon arms^power (1 + noise/epsilon)
+    part: float = 1.0
+    power: float = -1.0
+    noise: float = 0.0
+    growth: float = math.inf  # the clock is at most so many times the round
     adaptive: bool = True  # adaptive batches, or by the ratio alone
     first: float = 40.0  # pulls of the first batch, over epsilon
     ratio: float = 1.14  # of successive sizes
@@ -78,16 +82,31 @@ PUBLISHED = Rule(PAPER, adaptive=False, first=30.0, ratio=1.5)
 RULES = {
     "rechecking": Rule(RECHECKING, ratio=1.25),
     "tail, T/arms": Rule(),
-    "tail, T": Rule(part=-1.0),
-    "tail, 10 T": Rule(part=-10.0),
+    "tail, noisy": Rule(noise=1.0),  # H = (1 + 1/epsilon) T/arms
+    "tail, half noisy": Rule(part=0.5, noise=1.0),
+    "tail, 2 T/arms": Rule(part=2.0),
+    "tail, T/sqrt(arms)": Rule(power=-0.5),
+    "tail, T": Rule(power=0.0),
+    "tail, 2 T": Rule(part=2.0, power=0.0),
     "tail, 5,000": Rule(clock=5e3),
-    "tail, 10^4": Rule(clock=1e4),
+    "tail, 20,000": Rule(clock=2e4),
     "tail, 10^5": Rule(clock=1e5),
     "tail, T/arms, ratio": Rule(adaptive=False, first=30.0, ratio=1.5),
     "exact, T/arms": Rule(EXACT),
-    "exact, T": Rule(EXACT, part=-1.0),
+    "exact, T": Rule(EXACT, power=0.0),
     "R - log(1-s), T/arms": Rule(ONE_DRAW),
     "surprisal, T/arms": Rule(SURPRISAL),
+}
+# First batches and ratios beside the default's, on two clocks; clocks that grow with the round.
+SCAN = {
+    f"{name}, {first:g}, {ratio:g}": Rule(power=power, noise=noise, first=first, ratio=ratio)
+    for name, power, noise in (("T/arms", -1.0, 0.0), ("noisy", -1.0, 1.0))
+    for first in (20.0, 30.0, 40.0, 60.0)
+    for ratio in (1.14, 1.25, 1.5)
+} | {
+    f"{growth:g} t, {clock:g}": Rule(clock=clock, growth=growth)
+    for growth in (2.0, 3.0, 5.0)
+    for clock in (1e5, 5e5, math.inf)
 }
 
 
@@ -103,6 +122,7 @@ def make_runs(
     def index(
         kind: int,
         clock: float,
+        growth: float,
         t: float,
         n: float,
         x: float,
@@ -128,13 +148,14 @@ def make_runs(
                 if other < 12.4 - math.log(max(arms - 1.0, 1.0) * n * epsilon / (1.0 + epsilon)):
                     nats = max(min(nats, other) - 5.0 * math.log(max(t / 12_000.0, 1.0)), 0.0)
             return nats + math.log(n)
-        return max(nats - math.log(max(clock / t, 1.0)), 0.0) + math.log(n)
+        return max(nats - math.log(max(min(clock / t, growth), 1.0)), 0.0) + math.log(n)
 
     index = nb_jit(index)
 
     def runs(
         kind: int,
         clock: float,
+        growth: float,
         adaptive: bool,
         ratio: float,
         means: Any,
@@ -149,6 +170,7 @@ def make_runs(
         for run in range(out.size):
             t, regret, arm, after = 0.0, 0.0, 0, math.ceil(first)
             n[:], sums[:], draws[:] = 0.0, 0.0, 0.0
+            rng.shuffle(means)
             while t < horizon:
                 pulls = min(after - n[arm], horizon - t)
                 t += pulls
@@ -166,7 +188,7 @@ def make_runs(
                 top = min(max(top, 0.0), 1.0)
                 for other in range(arms):
                     x, m = sums[other] / n[other], draws[other]
-                    value = index(kind, clock, t + 1.0, n[other], x, top, epsilon, m, arms)
+                    value = index(kind, clock, growth, t + 1.0, n[other], x, top, epsilon, m, arms)
                     if value < lowest:
                         arm, lowest = other, value
                 x, m, before = sums[arm] / n[arm], draws[arm], n[arm]
@@ -177,7 +199,9 @@ def make_runs(
                     low, high = ratio * before, 2.0 * before
                     for _ in range(12 if x < top else 0):
                         middle = 0.5 * (low + high)
-                        value = index(kind, clock, t + 1.0, middle, x, top, epsilon, m + 1.0, arms)
+                        value = index(
+                            kind, clock, growth, t + 1.0, middle, x, top, epsilon, m + 1.0, arms
+                        )
                         if value < math.log(t + 1.0) + 0.5:
                             low = middle
                         else:
@@ -190,7 +214,7 @@ def make_runs(
                 after = math.ceil(first * ratio**power)
                 while math.ceil(first * ratio ** (power + 1.0)) <= 2.0 * before and (
                     x >= top
-                    or index(kind, clock, t + 1.0, after, x, top, epsilon, m + 1.0, arms)
+                    or index(kind, clock, growth, t + 1.0, after, x, top, epsilon, m + 1.0, arms)
                     < math.log(t + 1.0)
                 ):
                     power += 1.0
@@ -207,16 +231,17 @@ def nb_jit(function: Any) -> Any:
 
 
 def play(
-    rule: Rule, means: np.ndarray, epsilon: float, horizon: int, runs: int, seed: int
+    rule: Rule, means: np.ndarray, epsilon: float, horizon: int, runs: int, *seed: int
 ) -> np.ndarray:
     """The regret of each run."""
     loop = compiled(make_runs, noisy_kl, noisy_surprisal, noisy_tail, best_tilt, private_kl)
     out, rng = np.empty(runs), np.random.Generator(np.random.SFC64(seed))
-    plan = horizon * (rule.part if rule.part > 0.0 else -rule.part * means.size)
-    clock = rule.clock or plan / means.size
+    clock = rule.clock or rule.part * horizon * means.size**rule.power * (
+        1.0 + rule.noise / epsilon
+    )
     first = rule.first_batch(epsilon, horizon, means.size)
-    how = rule.rate, float(clock), rule.adaptive, rule.ratio
-    loop(*how, means, epsilon, float(horizon), first, rng, out)
+    how = rule.rate, float(clock), rule.growth, rule.adaptive, rule.ratio
+    loop(*how, means.copy(), epsilon, float(horizon), first, rng, out)
     return out
 
 
@@ -238,22 +263,30 @@ CELLS = [(name, means, e) for name, means in PROBLEMS.items() for e in EPSILONS]
 
 
 def table(problems: list[str], names: list[str], runs: int, horizon: int, workers: int) -> None:
-    """Every rule in every cell, as rows of a table."""
+    """Every rule in every cell, as rows of a table; the first rule is that of "times"."""
     print("| problem | epsilon | rule | mean | times | 99.9 % | bad in 100,000 |")
     print("|---|---|---|---|---|---|---|")
     OUT.mkdir(parents=True, exist_ok=True)
+    rules = {"paper": PUBLISHED, **{name: (RULES | SCAN)[name] for name in names}}
     with ThreadPoolExecutor(workers) as pool, open(OUT / "frontier.jsonl", "a") as file:
+        cells: list[Any] = []
         for problem, means, epsilon in CELLS:
-            if problem not in problems:
-                continue
-            count = runs // 80 if means.size > MANY else runs
-            rules = [PUBLISHED, *(RULES[name] for name in names)]
-            jobs = [pool.submit(play, rule, means, epsilon, horizon, count, 7) for rule in rules]
-            paper, *regrets = [job.result() for job in jobs]
-            for name, regret in zip(["paper", *names], [paper, *regrets], strict=True):
-                row = figures(regret, paper, regrets[0])
+            if problem in problems:
+                count = max(runs // 80, 1) if means.size > MANY else runs
+                shares = [part.size for part in np.array_split(np.arange(count), min(PARTS, count))]
+                jobs = [
+                    [pool.submit(play, rule, means, epsilon, horizon, share, 7, i)
+                     for i, share in enumerate(shares)]
+                    for rule in rules.values()
+                ]  # fmt: skip
+                cells.append((problem, epsilon, jobs))
+        for problem, epsilon, jobs in cells:
+            regrets = [np.concatenate([job.result() for job in parts]) for parts in jobs]
+            for name, regret in zip(rules, regrets, strict=True):
+                row = figures(regret, regrets[0], regrets[1])
                 where = {"problem": problem, "epsilon": epsilon, "horizon": horizon}
                 file.write(json.dumps({**where, "rule": name, **row}) + "\n")
+                file.flush()
                 print(
                     f"| {problem} | {epsilon:g} | {name} | {row['mean']:,.0f} | {row['times']:.2f} "
                     f"| {row['99.9 %']:,.0f} | {row['bad in 100,000']:.0f} |",
@@ -288,7 +321,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20_000, help="of a cell")
     parser.add_argument("--horizon", type=int, default=10**6)
-    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
+    parser.add_argument("--rules", nargs="+", choices=[*RULES, *SCAN], default=list(RULES))
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     names = list(dict.fromkeys(name for name, _, _ in CELLS))
     parser.add_argument("--problems", nargs="+", choices=names, default=names)

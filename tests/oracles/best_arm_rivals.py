@@ -2,7 +2,8 @@
 
 - DP-BAI (Chen, Karthik, Chee, Tan 2024, Algorithm 1) for arms without features: its dimension is
   then the number of arms, no arm is left out of the design, and it halves the arms in each of
-  log2(K) phases of equal length. Each phase has its own means; earlier rewards are forgotten.
+  log2(K) phases of equal length. Each phase has its own means; earlier rewards are forgotten. The
+  paper's numbers of arms after each phase (its equations 5 and 6) were not at hand: a variant.
 - AdaP-TT (Azize, Jourdan, Al Marjani, Basu 2023): top two with an optimistic leader; an arm's mean
   is that of its last phase, in which its pulls doubled, with one draw of noise. It stops by the
   threshold that the paper proves, or by that of the authors' published experiments ("heuristic").

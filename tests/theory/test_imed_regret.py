@@ -12,7 +12,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.estimators.noisy_kl import noisy_kl, noisy_tail
-from balaclava.theory.imed_regret import ImedBound, batch_states
+from balaclava.theory.imed_regret import ImedBound, batch_states, group_gaps
 
 NINE = np.linspace(0.3, 0.7, 9)
 SETTINGS: list[dict[str, Any]] = [
@@ -228,6 +228,23 @@ def test_equal_arms_lose_nothing() -> None:
     world = bl.environment("bernoulli", means=[0.5, 0.5])
     assert imed(2, 1.0).regret_bound(world, 1_000) == 0.0
     assert imed(2, 1.0).tail_bound(world, 1_000, 0.0) == 0.0
+
+
+def test_many_gaps_are_bounded_in_groups() -> None:
+    """Above the bound in which all arms of a group have its least gap, and lose that."""
+    gaps = np.concatenate([[0.0], np.linspace(0.1, 0.4, 30)])
+    groups = group_gaps(gaps)
+    assert groups.counts.sum() == gaps.size
+    assert groups.totals.sum() == pytest.approx(gaps.sum())
+    assert (groups.largest[:-1] < groups.least[1:]).all()
+    sizes = tuple(imed(2, 1.0, batches="ratio").sizes(50_000))
+    how: Any = (0.8, sizes, 1.0, 50_000, 1.0, 1_000.0, True)
+    merged = np.repeat(groups.least, groups.counts)
+    bound, least = ImedBound(gaps, *how), ImedBound(merged, *how)
+    for e in bound.levels():
+        assert not ((groups.least < e) & (e <= groups.largest)).any()
+    assert least.mean() < bound.mean() < 2.0 * least.mean()
+    assert least.tail(9_000.0) <= bound.tail(9_000.0)
 
 
 def test_of_other_settings_nothing_is_proved() -> None:

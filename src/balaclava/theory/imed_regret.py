@@ -35,7 +35,11 @@ Theorem (mean). An arm that is not good is pulled on average at most
       + integral from z = c to T of sum over states of P(x <= q - e, Q(x, q - e) >= r'(z))
 
 times; in the last sum x is of one best arm, and r'(z) = log(z max(1, H/T) / (g n)). So expected
-regret is at most the sum over arms, and at most the integral of the tail.
+regret is at most the sum over arms, and at most the integral of the tail. The first is computed; in
+the examples tried the second was at most 5 per cent less.
+
+Both hold if an arm that is not good counts as one of a smaller gap, and a good arm as one of a
+larger gap, below e: the probabilities above rise. So many gaps are put into groups.
 
 Probabilities are of one arm's own sequence of rewards and draws at a fixed (n, m), and bounded by
 exp(-noisy_tail). As Q(x, q) - Q(x, q - e) >= G = noisy_kl at (q - e, q), the last ones are at most
@@ -87,8 +91,10 @@ _TILTS = 1.0 / (1.0 + np.exp(-np.linspace(-7.0, 18.0, 61)))
 # Levels e, from a part of the smallest gap to one of the largest, and d as a part of gap - e.
 _LEVELS, _LEAST_PART, _MOST_PART = 8, 0.2, 0.6
 _GAP_SHARES = (0.2, 0.35, 0.5, 0.65)
+_MOST_GAPS = 10  # different gaps, or groups of them: the time grows with their number
 _REACH = 14  # tilts tried beyond the best one at q - e; the best one at q is larger
-_TILT_HALVINGS = 40  # halvings in the search for a tilt
+_TILT_HALVINGS = 25  # halvings in the search for a tilt
+_SEARCH_SLACK = 1e-9  # nats: more than rounding moves a level in the search
 _GRID_RATIO = 1.1  # of the pulls z at which the tail is evaluated
 
 
@@ -109,6 +115,36 @@ def batch_states(sizes: Sequence[int], growth: float) -> np.ndarray:
             fewest[j] = min(fewest[j], fewest[i] + 1)
         states += [(n, m, sizes[last]) for m in range(fewest[i], i + 2)]
     return np.array(states, float).reshape(-1, 3)
+
+
+class GapGroups(NamedTuple):
+    """Arms by their gaps. An arm is counted as one of the least gap, and loses its own."""
+
+    least: np.ndarray
+    largest: np.ndarray
+    counts: np.ndarray
+    totals: np.ndarray  # sums of the gaps
+
+
+def group_gaps(gaps: Sequence[float]) -> GapGroups:
+    """Put arms into groups: of one gap each, or of gaps with nearly one ratio.
+
+    >>> [part.tolist() for part in group_gaps([0.0, 0.2, 0.2])]
+    [[0.0, 0.2], [0.0, 0.2], [1, 2], [0.0, 0.4]]
+    """
+    values, counts = np.unique(np.asarray(gaps, float), return_counts=True)
+    group = np.arange(values.size)
+    if values.size > _MOST_GAPS:
+        positive = values[values > 0.0]
+        edges = np.geomspace(positive[0], positive[-1], _MOST_GAPS)
+        group = np.where(values > 0.0, np.searchsorted(edges, values, side="right"), 0)
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    return GapGroups(
+        values[first],
+        np.maximum.reduceat(values, first),
+        np.add.reduceat(counts, first),
+        np.add.reduceat(counts * values, first),
+    )
 
 
 class Waits(NamedTuple):
@@ -144,7 +180,7 @@ class ImedBound:
         clock: float,
         sharp: bool,
     ) -> None:
-        self.gaps, self.counts = np.unique(np.asarray(gaps, float), return_counts=True)
+        self.gaps, self.largest, self.counts, self.totals = group_gaps(gaps)
         self.best, self.T, self.epsilon = best, float(horizon), epsilon
         self.clock, self.sharp, self.first = clock, sharp, float(sizes[0])
         states = batch_states(sizes, growth)
@@ -152,36 +188,43 @@ class ImedBound:
         self.growth = float(np.max(self.after / self.n[:, 0], initial=1.0))
         by_draws = {m: [tail_nats(s, m) for s in _TILTS] for m in np.unique(self.m)}
         self.nats = np.array([by_draws[m] for m in self.m[:, 0]]).reshape(-1, _TILTS.size)
+        self.falls = self.epsilon * self.n * _TILTS
         steps = math.log(max(horizon / self.first, 1.0)) / math.log(_GRID_RATIO)
         self.z = np.geomspace(min(self.first, horizon), horizon, 2 + math.ceil(steps))
 
     def levels(self) -> np.ndarray:
-        """Values of e; none if all arms are equal."""
+        """Values of e, none inside a group of gaps; no values if all arms are equal."""
         gaps = self.gaps[self.gaps > 0.0]
         if not gaps.size:
             return gaps
-        return np.geomspace(_LEAST_PART * gaps[0], _MOST_PART * gaps[-1], _LEVELS)
+        levels = np.geomspace(_LEAST_PART * gaps[0], _MOST_PART * gaps[-1], _LEVELS)
+        for least, largest in zip(self.gaps, self.largest, strict=True):
+            levels[(least < levels) & (levels <= largest)] = least
+        return np.unique(levels)
 
-    def exponent(self, s: np.ndarray | float, x: np.ndarray | float, y: float) -> np.ndarray:
+    def exponent(self, s: np.ndarray, x: np.ndarray | float, y: float) -> np.ndarray:
         """Of Markov's inequality at s, for each state."""
         rewards = np.log1p(y * np.expm1(-self.epsilon * s))
         return self.m * np.log1p(-s * s) - self.n * (self.epsilon * s * x + rewards)
 
-    def surprisal(self, x: np.ndarray | float, y: float) -> np.ndarray:
+    @functools.lru_cache(maxsize=64)  # noqa: B019 (few objects are kept)
+    def _surprisals(self, y: float) -> np.ndarray:
+        """The exponents at the tilts for x = 0 with their nats; they fall by `falls` times x."""
+        return self.exponent(_TILTS, 0.0, y) + self.nats
+
+    def surprisal(self, x: float, y: float) -> np.ndarray:
         """-log of a bound on the probability of a released mean of at most x at the mean y."""
-        most = np.zeros(np.broadcast_shapes(np.shape(x), self.n.shape))
-        for i, s in enumerate(_TILTS):
-            np.maximum(most, self.exponent(s, x, y) + self.nats[:, i : i + 1], out=most)
-        return most
+        most = (self._surprisals(y) - self.falls * x).max(axis=1, keepdims=True)
+        return np.maximum(most, 0.0)
 
     def rate(self, x: float, y: float) -> np.ndarray:
         """Q(x, y) of each state, or little less: at the tilt at which the exponent's slope is 0."""
         low, high = np.zeros(self.n.shape), np.ones(self.n.shape)
+        pulls = self.epsilon * self.n
         for _ in range(_TILT_HALVINGS):
             s = 0.5 * (low + high)
             tilted = y * np.exp(-self.epsilon * s)
-            slope = self.epsilon * self.n * (tilted / (1.0 - y + tilted) - x) * (1.0 - s * s)
-            rising = slope > 2.0 * self.m * s
+            rising = pulls * (tilted / (1.0 - y + tilted) - x) * (1.0 - s * s) > 2.0 * self.m * s
             low, high = np.where(rising, s, low), np.where(rising, high, s)
         rate = self.exponent(low, x, y)[:, 0]
         if self.sharp:
@@ -197,10 +240,10 @@ class ImedBound:
         x = tilted / (1.0 - y + tilted) - noise
         levels = self.exponent(_TILTS, x, y) + (self.nats if self.sharp else 0.0)
         # From x on down to the next, tilts from the next one on gain as much as the rate at q - e.
-        first, rest = self.surprisal(y, mean), np.zeros(x.shape)
+        first, rest, most = self.surprisal(y, mean), np.zeros(x.shape), self._surprisals(mean)
         for reach in range(1, _REACH):
             i = np.minimum(np.arange(_TILTS.size) + reach, _TILTS.size - 1)
-            np.maximum(rest, self.exponent(_TILTS[i], x, mean) + self.nats[:, i], out=rest)
+            np.maximum(rest, most[:, i] - self.falls[:, i] * x, out=rest)
         none = 0.0 * first
         slack = np.diff(self.nats if self.sharp else 0.0 * x, axis=1, prepend=none)
         return Waits(
@@ -212,12 +255,17 @@ class ImedBound:
     def overplay(self, waits: Waits, rounds: np.ndarray) -> np.ndarray:
         """A bound on P(S > z) for each z; `rounds` bounds the round in which S is reached."""
         most = np.log(self.z * np.maximum(1.0, self.clock / rounds) / self.growth)
-        chance = np.zeros(self.z.shape)
-        for level, surprisal, slack, n in zip(*waits, self.n[:, 0], strict=True):
-            r = most - math.log(n)
-            last = np.maximum(np.searchsorted(level, r, side="right") - 1, 0)
-            further = np.maximum(r - level[last] - slack[last], 0.0)
-            chance += np.exp(-surprisal[last] - further)
+        r = most - np.log(self.n)  # [state, z]
+        # One search for all states: the levels of each are above those of the one before.
+        high, row = max(float(r.max(initial=0.0)), 0.0) + 1.0, np.arange(r.shape[0])[:, None]
+        levels, wanted = np.minimum(waits.levels, high), np.maximum(r - _SEARCH_SLACK, 0.0)
+        places = np.searchsorted(
+            (levels + 2.0 * high * row).ravel(), wanted + 2.0 * high * row, "right"
+        )
+        last = places - 1
+        level, slack = waits.levels.ravel()[last], waits.slack.ravel()[last]
+        further = np.maximum(r - level - slack, 0.0)
+        chance: np.ndarray = np.exp(-waits.surprisals.ravel()[last] - further).sum(axis=0)
         return chance
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 (few objects are kept)
@@ -230,9 +278,9 @@ class ImedBound:
         return cap, np.exp(-self.surprisal(1.0 - p - d, 1.0 - p))[:, 0]
 
     def mean(self) -> float:
-        """The bound on the expected regret: that on each arm's pulls, or that on the tail."""
+        """The bound on the expected regret, by that on each arm's pulls."""
         rounds, least = np.full(self.z.shape, self.T), np.full(self.gaps.shape, self.T)
-        for e in self.levels():
+        for e in map(float, self.levels()):
             chance = np.minimum(self.overplay(self.waits(e, self.best), rounds), 1.0)
             for i, gap in enumerate(self.gaps):
                 for part in _GAP_SHARES if gap > e else ():
@@ -241,12 +289,7 @@ class ImedBound:
                     beyond = np.maximum(np.minimum(self.after, self.T) - start, 0.0)
                     longer = float(np.diff(np.maximum(self.z, cap)) @ chance[:-1])
                     least[i] = min(least[i], cap + float(misled @ beyond) + longer)
-        by_arms = float(self.counts * self.gaps @ least)
-        by_tail = [
-            float(lost[0] + np.diff(lost) @ np.minimum(chance, 1.0)[:-1])
-            for lost, chance in self.tails
-        ]
-        return min([by_arms, *by_tail])
+        return float(self.totals @ least)
 
     def tail(self, x: float) -> float:
         """The bound on the probability of a regret above x."""
@@ -263,7 +306,7 @@ class ImedBound:
 
     def _tails(self, e: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         good = self.gaps < 0.999 * e
-        waits = [self.waits(e, self.best - gap) for gap in self.gaps[good]]
+        waits = [self.waits(e, self.best - gap) for gap in self.largest[good]]
         for part in _GAP_SHARES:
             caps, chance = np.full(self.gaps.shape, self.T), np.zeros(self.z.shape)
             for i in np.flatnonzero(~good):
@@ -280,7 +323,9 @@ class ImedBound:
     def most_regret(self, pulls: np.ndarray) -> np.ndarray:
         """The largest regret of T rounds in which no arm has more than `pulls`, for each z."""
         left, regret = np.full(self.z.shape, self.T), np.zeros(self.z.shape)
-        for gap, count, most in zip(self.gaps[::-1], self.counts[::-1], pulls.T[::-1], strict=True):
+        for gap, count, most in zip(
+            self.largest[::-1], self.counts[::-1], pulls.T[::-1], strict=True
+        ):
             played = np.minimum(count * most, left)
             left, regret = left - played, regret + gap * played
         return regret

@@ -244,7 +244,7 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.arms < 2:
-            raise self.refuse("arms", "is 1: there is nothing to compare; give at least 2")
+            raise self.refuse("arms", "leaves nothing to compare; give at least 2")
         pulls = self.constants().blocks
         if pulls < self.looks or not may_answer(self.arms, pulls, self.epsilon):
             few = max(fewest_pulls(self.arms, self.epsilon), self.looks)

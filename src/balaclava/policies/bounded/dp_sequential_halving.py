@@ -196,7 +196,7 @@ class DPSequentialHalving(PooledPolicy, PrivateBoundedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.arms < 2:
-            raise self.refuse("arms", "is 1: there is nothing to compare; give at least 2")
+            raise self.refuse("arms", "leaves nothing to compare; give at least 2")
         if min(self.stage_pulls()) < 1:
             few = next(n for n in itertools.count(self.horizon) if min(self.stage_pulls(n)) >= 1)
             raise self.refuse(

@@ -168,7 +168,7 @@ class TopTwoPolicy(GrowingBatchPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.arms < 2:
-            raise self.refuse("arms", "is 1: there is nothing to compare; give at least 2")
+            raise self.refuse("arms", "leaves nothing to compare; give at least 2")
 
     def named_arm(self, state: Any, confidence: float) -> int | None:
         named = int(state.named[0])

@@ -101,7 +101,7 @@ class DPRTopTwo(batches.BatchUCBPolicy, PrivateRealPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.arms < 2:
-            raise self.refuse("arms", "is 1: there is nothing to compare; give at least 2")
+            raise self.refuse("arms", "leaves nothing to compare; give at least 2")
 
     @property
     def radius_failure(self) -> float:
