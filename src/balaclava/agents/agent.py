@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, NoReturn
 
 from balaclava import errors
@@ -29,14 +28,6 @@ from balaclava.agents.stopping import StopAdvice, stop_advice
 from balaclava.policies.base import CoefficientEstimate, Policy, unregistered_part
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
-
-# Assumption of the guarantee, and condition of estimates, of an agent whose arms change.
-ARM_CHANGES = (
-    "when arms come or leave, their shares, which are available in a decision, and when decisions "
-    "pause, depend on released values and on facts that would be the same had any one reward been "
-    "different"
-)
-MASKED_MEANS = "each mean is over the participants who could get the arm"
 
 
 class Agent:
@@ -149,8 +140,7 @@ class Agent:
         one = guarantee_when_settled(
             self._policy.guarantee, window=self._delivery.window, copied=self._copied
         )
-        if self._runner.roster is not None and self._runner.roster.changed:
-            one = replace(one, assumptions=(*one.assumptions, ARM_CHANGES))
+        one = self._runner.guarantee_with_changes(one)
         return guarantee_after_restores(one, self._restores, "a save that was continued")
 
     def ask(self, context: Any = None, available: Iterable[int | str] | None = None) -> Decision:
@@ -183,7 +173,7 @@ class Agent:
                     "the agent is finished and makes no further decisions; play the arm that it "
                     "named, or make another agent"
                 )
-            slots = self._offered_slots(available)
+            slots = self._runner.offered_slots(available, self._book.clock + 1)
             self._delivery.before_decision()
             self._in_order &= self._keeps_order or not self._book.open
             arm, phase, chance = self._runner.choose(self._book.clock + 1, context, slots)
@@ -194,12 +184,6 @@ class Agent:
             self._unlearned += phase < 0
             self._claim_if_used()
             return Decision(entry.id, arm, phase, self._policy.arm_label(arm), chance)
-
-    def _offered_slots(self, available: Iterable[int | str] | None) -> list[int] | None:
-        runner = self._runner
-        if available is None and runner.roster is None:
-            return None
-        return runner.open_roster().offered_slots(available, self._book.clock + 1)
 
     def add_arm(self, label: str) -> int:
         """Add an arm, which the policy then explores like any other.
@@ -565,9 +549,6 @@ class Agent:
                 in_order=self._in_order,
                 lost=bool(self._delivery.cancelled or self._delivery.given_up),
             )
-            roster = self._runner.roster
-            if roster is not None and roster.masked:
-                condition = " and ".join(filter(None, (condition, MASKED_MEANS)))
             decisions = tuple(self._decisions)
             return self._runner.reading(decisions, confidence, condition, self._order)
 

@@ -1,7 +1,7 @@
 """Runs a policy's kernels on its state, for agents and the service."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,10 +12,18 @@ from balaclava.agents.roster import ArmRoster
 from balaclava.errors import BalaclavaError, ParameterError, RewardError, failed_kernel, require_arm
 from balaclava.frames import arm_slots
 from balaclava.frames.pools import closing_decision
-from balaclava.policies.base import NamedArms, Policy
+from balaclava.policies.base import ArmRelease, NamedArms, Policy
 from balaclava.policies.local_policies import LocalPolicy
 from balaclava.privacy.device_report import checked_number
+from balaclava.privacy.guarantee import Guarantee
 
+# Assumption of the guarantee, and condition of estimates, once arms change.
+ARM_CHANGES = (
+    "when arms come or leave, their shares, which are available in a decision, and when decisions "
+    "pause, depend on released values and on facts that would be the same had any one reward been "
+    "different"
+)
+MASKED_MEANS = "each mean is over the participants who could get the arm"
 REWARD, REPORT = "reward", "report"
 KERNEL_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels on an invalid state
 
@@ -79,6 +87,12 @@ class PolicyRunner:
         if shares and chance is not None:
             chance = shares.get(slot, 0.0) + own * chance
         return Choice(arms[slot], phase, chance)
+
+    def offered_slots(self, available: Any, round: int) -> list[int] | None:
+        """The slots that the decision of a round may have; None if it may have all."""
+        if available is None and self.roster is None:
+            return None
+        return self.open_roster().offered_slots(available, round)
 
     def _choose_among(
         self, round: int, context: Any, slots: Sequence[int] | None
@@ -259,6 +273,21 @@ class PolicyRunner:
             return error
         return failed_kernel(self.policy.name, round, error)
 
+    def guarantee_with_changes(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee, with its assumption about changes of the arms if there were any."""
+        if self.roster is None or not self.roster.changed:
+            return guarantee
+        return replace(guarantee, assumptions=(*guarantee.assumptions, ARM_CHANGES))
+
+    def released_of(self, arms: Iterable[int]) -> dict[int, ArmRelease] | None:
+        """The releases of arms that have a slot; None if the policy releases decisions only."""
+        released = self.policy.released(self.state)
+        slots = range(self.policy.arms) if self.roster is None else self.roster.arm_in_slot
+        if released is None:
+            return None
+        wanted = set(arms)
+        return {arm: each for arm, each in zip(slots, released, strict=True) if arm in wanted}
+
     def reading(
         self,
         decisions: Sequence[int],
@@ -270,6 +299,8 @@ class PolicyRunner:
 
         `condition` is what they assume of arrivals; `order` has the rewards in order, if kept.
         """
+        if self.roster is not None and self.roster.masked:
+            condition = " and ".join(filter(None, (condition, MASKED_MEANS)))
         return EstimateReader(
             self.policy,
             self.params,

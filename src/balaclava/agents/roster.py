@@ -99,19 +99,24 @@ class ArmRoster:
         """The slots of the arms that a decision may have; None if these are all slots."""
         offered = set(self.arm_in_slot) - self.retired
         if available is not None:
-            if isinstance(available, str) or not isinstance(available, Iterable):
-                raise ParameterError(
-                    f"available = {brief(available)} is not a list; give labels or numbers of arms"
-                )
-            chosen = {self.number_of(arm) for arm in available}
-            if not chosen:
-                raise ParameterError("available is empty; a decision needs at least one arm")
+            chosen = self.checked_available(available)
             self.masked |= chosen < offered
             offered = chosen
         awake = {arm for arm in offered if arm in self.shares or self.rests.get(arm, 0) <= round}
         offered = awake or offered
         slots = [slot for slot, arm in enumerate(self.arm_in_slot) if arm in offered]
         return None if len(slots) == len(self.arm_in_slot) else slots
+
+    def checked_available(self, available: Any) -> set[int]:
+        """The numbers of live arms, by label or number."""
+        if isinstance(available, str) or not isinstance(available, Iterable):
+            raise ParameterError(
+                f"available = {brief(available)} is not a list; give labels or numbers of arms"
+            )
+        chosen = {self.number_of(arm) for arm in available}
+        if not chosen:
+            raise ParameterError("available is empty; a decision needs at least one arm")
+        return chosen
 
     def checked_shares(self, shares: Any) -> dict[int, float]:
         """Least chances of arms, by label or number."""

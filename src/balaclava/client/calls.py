@@ -12,7 +12,7 @@ import itertools
 import random
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -101,11 +101,14 @@ def decide(
     request_id: str | None,
     count: int,
     deadline: float | None = None,
+    available: Sequence[str] | None = None,
 ) -> Call[list[ServiceDecision]]:
     """Request decisions under a request_id, generated if the caller gives none."""
     body: Document = {"request_id": request_id or secrets.token_urlsafe(16), "count": count}
     if person is not None:
         body["person"] = person
+    if available is not None:
+        body["available"] = list(available)
 
     def read(document: Any) -> list[ServiceDecision]:
         decisions = [

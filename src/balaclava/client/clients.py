@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache, wraps
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -177,6 +177,7 @@ class ServiceCalls:
         count: int | None = None,
         *,
         default: str | None = None,
+        available: Sequence[str] | None = None,
     ) -> Exchange[ServiceDecision | list[ServiceDecision]]:
         """Ask for one decision, or for exactly `count`.
 
@@ -189,6 +190,8 @@ class ServiceCalls:
             count: How many decisions; None for one, not in a list.
             default: Label of the arm to use if the service is unavailable for `deadline` seconds.
                 Such a decision has an empty decision_id, and learns nothing.
+            available: Labels of the arms that the participant can get; None for all. It must not
+                depend on rewards that are not released.
 
         Returns:
             A decision, or a list of `count` decisions.
@@ -198,7 +201,7 @@ class ServiceCalls:
             ServiceConflictError: The experiment is paused, or the request_id is taken.
         """
         number = 1 if count is None else count
-        call = calls.decide(experiment, person, request_id, number, self._deadline)
+        call = calls.decide(experiment, person, request_id, number, self._deadline, available)
         try:
             made = yield from self._send(call)
         except ServiceUnavailableError as error:
@@ -440,6 +443,41 @@ class ServiceCalls:
             The document that `experiment` returns.
         """
         return self._set_state(experiment, "finish")
+
+    @endpoint
+    def change_arms(
+        self,
+        experiment: str,
+        *,
+        add: Sequence[str] = (),
+        retire: Sequence[str] = (),
+        shares: Mapping[str, float] | None = None,
+    ) -> Exchange[Document]:
+        """Add arms, retire arms, and set least shares: all of it or nothing. Admin only.
+
+        A repetition changes nothing. The changes may depend on released values, and on facts that
+        would be the same had any one reward been different.
+
+        Args:
+            experiment: Its name.
+            add: Labels of new arms. Labels are never reused.
+            retire: Labels of arms to offer no longer; their late rewards still count.
+            shares: Least chances by label, at most 1 in all; they replace all shares. None leaves
+                them as they are.
+
+        Returns:
+            The document that `experiment` returns.
+
+        Raises:
+            ServiceConflictError: The policy cannot change its arms, or the experiment is finished.
+            ServiceError: A label or a share is not allowed.
+        """
+        given = {"add_arms": list(add), "retire_arms": list(retire)}
+        body: Document = {name: labels for name, labels in given.items() if labels}
+        if shares is not None:
+            body["shares"] = dict(shares)
+        path = calls.path("experiments", experiment)
+        return self._send(Call("PATCH", path, calls.unchanged, body))
 
     def _set_state(self, experiment: str, verb: str) -> Exchange[Document]:
         path = calls.path("experiments", experiment, verb)

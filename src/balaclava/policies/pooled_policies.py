@@ -112,5 +112,5 @@ class PooledPolicy(HoldoutPolicy):
                 draws=int(pools.draws[arm]),
                 batches=int(pools.settled[arm]),
             )
-            for arm in range(self.arms)
+            for arm in range(pools.rewards.size)
         ]

@@ -43,7 +43,10 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
     created = datetime.datetime.fromtimestamp(experiment.created, datetime.UTC)
     return {
         **asdict(definition),
-        "parameters": experiment.policy.parameters | {"arms": len(definition.arms)},
+        "parameters": experiment.policy.parameters | {"arms": len(experiment.arms)},
+        "arms": experiment.arms,
+        "retired_arms": [experiment.arms[arm] for arm in sorted(experiment.retired)],
+        "shares": experiment.shares,
         "owner": experiment.owner,
         "purpose": experiment.purpose,
         "retention": experiment.retention,
@@ -52,7 +55,7 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
         "created": created.isoformat(timespec="seconds"),
         "decisions": sum(counters.decisions),
         "learning_decisions": sum(counters.learning),
-        "guarantee": guarantee_document(definition.guarantee(experiment.policy, restored)),
+        "guarantee": guarantee_document(experiment.guarantee(restored)),
         "report": report_document(experiment.policy),
     }
 
@@ -74,7 +77,7 @@ def results_document(
     participants: int | None = None,
 ) -> dict[str, Any]:
     """Released means with intervals, the winner if there is one, whether to stop, and a summary."""
-    counters, labels = experiment.counters, experiment.definition.arms
+    counters, labels = experiment.counters, experiment.arms
     total = sum(counters.decisions)
     arms: list[dict[str, Any]] = [
         {
@@ -82,6 +85,7 @@ def results_document(
             "label": labels[arm],
             "decisions": count,
             "share": count / total if total else 0.0,
+            "retired": arm in experiment.retired,
             **dict.fromkeys(("rewards", "mean", "low", "high")),
         }
         for arm, count in enumerate(counters.decisions)
@@ -109,7 +113,7 @@ def results_document(
         entry.update(
             rewards=each.rewards, mean=finite(each.mean), low=finite(low), high=finite(high)
         )
-    if all(each.rewards for each in estimates):
+    if all(each.rewards or each.retired for each in estimates):
         answer["leader"] = labels[experiment.leader()]
     if estimates.winner is not None:
         answer["winner"] = labels[estimates.winner]
@@ -172,7 +176,7 @@ def plan_document(
     winner = reading.winner()
     return {
         **answer,
-        "winner": None if winner is None else experiment.definition.arms[winner],
+        "winner": None if winner is None else experiment.arms[winner],
         **{name: more and decisions + more for name, more in forecasts.items()},
         "may_stop": advice._asdict(),
     }
@@ -184,11 +188,15 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
     served = " Every decision serves it now." if experiment.state == FINISHED else ""
     if answer["winner"] is not None:
         best = estimates[estimates.winner or 0]
-        others = [each.interval[1] for each in estimates if each.arm != best.arm]
+        others = [
+            each.interval[1] for each in estimates if each.arm != best.arm and not each.retired
+        ]
         margin = best.interval[0] - max(others, default=best.interval[0])
         by = f" by at least {rounded_down(margin, '.3g')}" if others and margin > 0.0 else ""
         condition = f", if {estimates.condition}" if estimates.condition else ""
-        return f"'{best.label}' is the best{by}, {sure}{condition}; {made}.{served}"
+        return (
+            f"'{best.label}' is the best{estimates.among}{by}, {sure}{condition}; {made}.{served}"
+        )
     if answer["leader"] is None:
         return f"Not every arm has a release yet; {made}."
     more = answer["remaining"]
@@ -234,8 +242,8 @@ def privacy_document(experiment: ServedExperiment, ledger: Ledger) -> dict[str, 
     """The guarantee, whom it protects, its charge, and what it does not cover."""
     definition = experiment.definition
     epsilon, delta, restored = ledger.charged(definition.uid)
-    guarantee = definition.guarantee(experiment.policy, restored)
-    person = definition.person_guarantee(experiment.policy, restored)
+    guarantee = experiment.guarantee(restored)
+    person = guarantee.for_rewards(definition.rewards_per_person)
     named = experiment.counters.anonymous == 0
     population = None
     if definition.population is not None:

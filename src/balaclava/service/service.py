@@ -7,6 +7,7 @@ import json
 import math
 import threading
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,11 @@ def _time_out(answer: asyncio.Future[Any]) -> None:
                 retry_after=5,
             )
         )
+
+
+def _for_arms(values: list[Any], arms: int, missing: Any) -> list[Any]:
+    """A value for each arm; those that came later have none."""
+    return values + [missing] * (arms - len(values))
 
 
 class Service:
@@ -155,8 +161,9 @@ class Service:
         request_id: str | None,
         person: str | None,
         sticky: bool = False,
+        available: Sequence[str] | None = None,
     ) -> str:
-        job = jobs.MakeDecisions(self.vault, name, count, request_id, person, sticky)
+        job = jobs.MakeDecisions(self.vault, name, count, request_id, person, sticky, available)
         return await self.await_job(job)
 
     async def reward(self, received: list[jobs.ReceivedReward]) -> list[dict[str, bool] | Problem]:
@@ -238,17 +245,17 @@ class Service:
             wanted = select(snapshots).where(snapshots.c.id.in_(chosen)).order_by(snapshots.c.id)
             rows = connection.execute(wanted).all()
         contents = [json.loads(row.content) for row in rows]
-        missing = [None] * experiment.policy.arms
+        arms = experiment.policy.arms
         return {
             "decisions": [row.decisions for row in rows],
             "at": [row.at for row in rows],
-            "arms": experiment.definition.arms,
+            "arms": experiment.arms,
             "shares": [
-                [count / row.decisions for count in content["counts"]]
+                _for_arms([count / row.decisions for count in content["counts"]], arms, 0.0)
                 for row, content in zip(rows, contents, strict=True)
             ],
             **{
-                what: [content.get(what, missing) for content in contents]
+                what: [_for_arms(content.get(what, []), arms, None) for content in contents]
                 for what in ("means", "low", "high")
             },
         }

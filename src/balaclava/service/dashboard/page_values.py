@@ -76,6 +76,6 @@ def review_page(service: Service, name: str) -> str:
         date=str(datetime.datetime.now(datetime.UTC).date()),
         rewards_per_person=cap if named else None,
         answers={"cap": answer} if named else {},
-        guarantee=definition.guarantee(experiment.policy, restored),
+        guarantee=experiment.guarantee(restored),
     )
     return assessment_page(assessment)

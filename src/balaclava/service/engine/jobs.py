@@ -65,12 +65,15 @@ class MakeDecisions(WriteJob):
     request_id: str | None = None
     person: str | None = None
     sticky: bool = False
+    available: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         self.weight = self.count  # type: ignore[misc]
         self._request = self._person = self._body = ""
         if self.request_id is not None:
             body = [self.count, self.person, *(["sticky"] if self.sticky else [])]
+            if self.available is not None:
+                body.append(list(self.available))
             self._body = self.vault.digest("body", json.dumps(body))
             self._request = self.vault.digest("request", f"{self.name}\0{self.request_id}")
         if self.person is not None:
@@ -122,17 +125,18 @@ class MakeDecisions(WriteJob):
         stopped = population is not None and work.ledger.overspent(population)
         learning = 0 if stopped or experiment.state == FINISHED else self.count
         if not self._person or experiment.state == FINISHED:  # when finished, the winner is served
-            return experiment.decide(self.count, learning, bool(self._person))
+            named = bool(self._person)
+            return experiment.decide(self.count, learning, named, available=self.available)
         key = experiment.id, self._person
         known = person = work.persons.get(key, StoredPerson())
         left = max(experiment.definition.rewards_per_person - known.decisions, 0)
         learning = min(learning, left)
         if not self.sticky:
-            rows = experiment.decide(self.count, learning, named=True)
+            rows = experiment.decide(self.count, learning, True, available=self.available)
         else:
             learning = min(learning, 1) if known.arm is None else 0
-            rows = experiment.decide_for(known.arm, self.count, learning)
-            if known.arm is None:
+            rows = experiment.decide_for(known.arm, self.count, learning, self.available)
+            if known.arm is None or known.arm in experiment.retired:
                 person = person._replace(arm=rows[0]["arm"], decision=rows[0]["id"])
         person = person._replace(decisions=known.decisions + learning)
         if person != known:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ import numpy as np
 from balaclava.agents.decisions import OpenDecision
 from balaclava.agents.estimates import EstimateReader
 from balaclava.agents.policy_runner import REWARD, Choice, Observation, PolicyRunner
-from balaclava.agents.saving import fill_from_bytes, state_bytes
+from balaclava.agents.saving import DamageError, fill_from_bytes, state_bytes
 from balaclava.agents.settling import arrival_condition
-from balaclava.errors import EstimateError
+from balaclava.errors import BalaclavaError, EstimateError, ParameterError, SavedStateError
+from balaclava.policies.base import NamedArms
+from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
+from balaclava.service.problems import Problem
 from balaclava.service.store.schema import DEFAULTED, GIVEN_UP, NOT_LEARNED, OPEN, REWARDED
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
@@ -51,6 +55,7 @@ class Counters:
     defaulted: int = 0
     given_up: int = 0
     waits: list[int] = field(default_factory=list)  # histogram of delays
+    roster: dict[str, Any] | None = None  # once arms changed: `ArmRoster.save`, and all labels
 
     @classmethod
     def from_json(cls, text: str) -> Counters:
@@ -59,7 +64,7 @@ class Counters:
 
     @property
     def json(self) -> str:
-        values = vars(self).items()
+        values = [(name, value) for name, value in vars(self).items() if value is not None]
         return json.dumps({"over" if name == "closed" else name: value for name, value in values})
 
 
@@ -77,8 +82,8 @@ class ServedExperiment:
         self.id, self.version, self.state = id, version, state
         self.definition = definition
         self.policy = definition.make_policy()
-        self.labels = [json.dumps(self.policy.arm_label(arm)) for arm in range(self.policy.arms)]
         self.runner = PolicyRunner(self.policy, SystemRandomness())
+        self._take_labels()
         zeros = [0] * self.policy.arms
         self.counters = Counters(decisions=list(zeros), learning=list(zeros))
         self.created = 0.0
@@ -99,10 +104,31 @@ class ServedExperiment:
         experiment.created, experiment.next_due = row.created, row.next_due
         experiment.settings = ExperimentSettings.from_json(row.settings)
         rounds = experiment.counters.rounds
+        if experiment.counters.roster is not None:
+            experiment._load_roster(experiment.counters.roster, rounds)
         fill_from_bytes(experiment.policy, experiment.runner.state, row.policy_state, rounds)
         return experiment
 
+    def _load_roster(self, saved: dict[str, Any], rounds: int) -> None:
+        labels = NamedArms(saved["labels"])
+        self.runner.policy = replace(self.policy, arms=labels)
+        content = {name: value for name, value in saved.items() if name != "labels"}
+        try:
+            self.runner.load_roster(content, rounds)
+        except DamageError as error:
+            raise SavedStateError(f"the stored arms are damaged: {error}") from None
+        self._take_labels()
+
+    def _take_labels(self) -> None:
+        """Adopt the runner's arms."""
+        self.policy = self.runner.policy
+        self.arms = [self.policy.arm_label(arm) for arm in range(self.policy.arms)]
+        self.labels = [json.dumps(label) for label in self.arms]
+
     def columns(self) -> dict[str, Any]:
+        roster = self.runner.roster
+        if roster is not None and roster.changed:
+            self.counters.roster = {"labels": self.arms, **roster.save()}
         return {
             "version": self.version,
             "state": self.state,
@@ -143,10 +169,91 @@ class ServedExperiment:
         """Move the experiment's time to `now`, never back."""
         self.counters.time = max(self.counters.time, now)
 
+    # Arms
+
+    @property
+    def retired(self) -> set[int]:
+        """The arms that are no longer offered."""
+        return set() if self.runner.roster is None else self.runner.roster.retired
+
+    def guarantee(self, restored: int = 0) -> Guarantee:
+        """The guarantee for one reward, after `restored` restores of the database."""
+        return self.runner.guarantee_with_changes(self.definition.guarantee(self.policy, restored))
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Least chances, by label."""
+        roster = self.runner.roster
+        return {} if roster is None else {self.arms[arm]: s for arm, s in roster.shares.items()}
+
+    def offered(self, available: Sequence[str] | None) -> set[int]:
+        """The live arms, or those of these labels; raises a `Problem` if one is not live."""
+        live = set(range(self.policy.arms)) - self.retired
+        if available is None:
+            return live
+        try:
+            roster = self.runner.open_roster()
+        except ParameterError as error:
+            raise Problem(409, str(error)) from None
+        try:
+            return roster.checked_available(available)
+        except BalaclavaError as error:
+            raise Problem(422, str(error)) from None
+
+    def change_arms(
+        self,
+        add: Sequence[str],
+        retire: Sequence[str],
+        shares: Mapping[str, float] | None,
+        open_decisions: Callable[[int], int],
+    ) -> bool:
+        """Add and retire arms, and set all shares: all of it, or a `Problem` and nothing.
+
+        To add an arm that was added before, or to retire one that was retired, changes nothing, so
+        that a request may be repeated. Returns whether anything changed.
+        """
+        try:
+            roster = self.runner.open_roster()
+        except ParameterError as error:
+            raise Problem(409, str(error)) from None
+        before = self.arms, set(roster.retired), dict(roster.shares)
+        gone = [self.arms[arm] for arm in roster.retired]
+        came = set(self.arms[roster.policy.arms :]).difference(gone)
+        added = [label for label in dict.fromkeys(add) if label not in came]
+        leaving = [label for label in dict.fromkeys(retire) if label not in gone]
+        try:
+            for label in added:
+                roster.checked_new(label)
+            for label in leaving:
+                if label not in added:
+                    roster.number_of(label)
+        except BalaclavaError as error:
+            raise Problem(422, str(error)) from None
+        live = {*self.arms, *added} - {*gone, *leaving}
+        if not live:
+            raise Problem(422, "these changes retire the last arm; add another one")
+        if shares is not None:
+            check_shares(shares, live)
+        for label in added:
+            self.runner.add_arm(label)
+            self._take_labels()
+            self.counters.decisions.append(0)
+            self.counters.learning.append(0)
+        for label in leaving:
+            self.runner.retire_arm(label, self.counters.rounds, open_decisions)
+        if shares is not None:
+            self.runner.set_shares(shares)
+        return before != (self.arms, roster.retired, roster.shares)
+
     # Decisions
 
     def decide(
-        self, count: int, learning: int, named: bool, repeated: int | None = None
+        self,
+        count: int,
+        learning: int,
+        named: bool,
+        repeated: int | None = None,
+        available: Sequence[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Make decisions, as rows. The first `learning` of them learn.
 
@@ -154,6 +261,8 @@ class ServedExperiment:
         only. For the driver's speed, a row omits empty columns, and its flags are 0 or 1.
         """
         counters, policy = self.counters, self.policy
+        if available is not None:
+            self.offered(available)  # before anything changes
         closes = counters.time + self.definition.reward_window
         every = {"experiment": self.id, "made": counters.time, "closes": closes}
         learns = {**every, "learns": 1, "state": OPEN}
@@ -162,10 +271,11 @@ class ServedExperiment:
         for place, id in enumerate(new_decision_ids(count)):
             if place < learning:
                 counters.rounds += 1
-                arm, phase, chance = self.runner.choose(counters.rounds)
+                slots = self.runner.offered_slots(available, counters.rounds)
+                arm, phase, chance = self.runner.choose(counters.rounds, None, slots)
                 counters.last_arm = arm
             elif place == learning:  # all further decisions repeat this choice
-                arm, phase, chance = self._public_choice(repeated)
+                arm, phase, chance = self._public_choice(repeated, available)
             counters.decisions[arm] += 1
             row = {**(learns if phase >= 0 else public), "id": id, "arm": arm, "phase": phase}
             if chance is not None:
@@ -183,26 +293,37 @@ class ServedExperiment:
             self.next_due = closes
         return rows
 
-    def decide_for(self, arm: int | None, count: int, learning: int) -> list[dict[str, Any]]:
-        """Make a person's sticky decisions: all with this arm, or else with that of the first."""
-        first = [] if arm is not None else self.decide(1, learning, named=True)
-        repeated = arm if arm is not None else int(first[0]["arm"])
-        return first + self.decide(count - len(first), 0, True, repeated)
+    def decide_for(
+        self, arm: int | None, count: int, learning: int, available: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Make a person's sticky decisions: all with this arm, or else with that of the first.
 
-    def _public_choice(self, repeated: int | None = None) -> Choice:
+        An arm that was retired or is not available counts as none.
+        """
+        if arm in self.retired or (available is not None and arm not in self.offered(available)):
+            arm = None
+        first = [] if arm is not None else self.decide(1, learning, True, available=available)
+        repeated = arm if arm is not None else int(first[0]["arm"])
+        return first + self.decide(count - len(first), 0, True, repeated, available)
+
+    def _public_choice(self, repeated: int | None, available: Sequence[str] | None) -> Choice:
         """Choose the leader, or repeat an arm.
 
         It costs no privacy: it depends on released values, or on a decision that was answered.
         """
         chance = None if self.policy.scope == "decision" else 1.0
-        return Choice(self.leader() if repeated is None else repeated, -1, chance)
+        return Choice(self.leader(available) if repeated is None else repeated, -1, chance)
 
-    def leader(self) -> int:
-        """The arm with the highest released mean; without means, the last arm that learned."""
-        released = self.policy.released(self.runner.state)
-        if released is None or not all(each.rewards for each in released):
-            return self.counters.last_arm
-        return max(released, key=lambda each: each.mean).arm
+    def leader(self, available: Sequence[str] | None = None) -> int:
+        """The arm with the highest released mean, of all that are offered.
+
+        Without means, the last arm that learned.
+        """
+        arms = self.offered(available)
+        released = self.runner.released_of(arms)
+        if released is None or not all(each.rewards for each in released.values()):
+            return self.counters.last_arm if self.counters.last_arm in arms else min(arms)
+        return max(released, key=lambda arm: released[arm].mean)
 
     # Rewards
 
@@ -302,6 +423,17 @@ class ServedExperiment:
             }
             self._cached_values = reading.released_means, values
         return self._cached_values[1]
+
+
+def check_shares(shares: Mapping[str, float], live: set[str]) -> None:
+    """Raise a `Problem` unless these are least chances of live arms."""
+    for label, share in shares.items():
+        if label not in live:
+            raise Problem(422, f"shares: there is no live arm {label!r}")
+        if not 0.0 <= share <= 1.0:
+            raise Problem(422, f"the share of {label!r} is {share:g}; give one in [0, 1]")
+    if math.fsum(shares.values()) > 1.0:
+        raise Problem(422, f"shares add up to {math.fsum(shares.values()):g}; give at most 1")
 
 
 def finite(value: float | None) -> float | None:

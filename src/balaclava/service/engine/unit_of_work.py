@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from balaclava.errors import BalaclavaError
 from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.problems import Problem
 from balaclava.service.store import sql
 from balaclava.service.store.ledger import Ledger
-from balaclava.service.store.schema import OPEN, experiments
+from balaclava.service.store.schema import OPEN, decisions, experiments
 from balaclava.service.store.storage import Storage, advisory_lock
 
 log = logging.getLogger("balaclava.service")
@@ -183,6 +183,25 @@ class UnitOfWork:
     def created(self) -> list[str]:
         """The uids of new experiments."""
         return [self.by_id[id].definition.uid for id in self._created]
+
+    def open_decisions(self, experiment: ServedExperiment, arm: int) -> int:
+        """The open decisions of an arm, with those of this transaction."""
+        table = decisions.c
+        stored = select(func.count()).where(table.state == OPEN, table.arm == arm)
+        stored = stored.where(table.experiment == experiment.id)
+        closed = [
+            row["id"]
+            for row in self._changed.values()
+            if row["state"] != OPEN and (row["experiment"], row["arm"]) == (experiment.id, arm)
+        ]
+        made = [
+            row
+            for row in self._new_decisions
+            if row["state"] == OPEN and (row["experiment"], row["arm"]) == (experiment.id, arm)
+        ]
+        scalar = self.connection.scalar
+        just_closed = scalar(stored.where(table.id.in_(closed))) if closed else 0
+        return int(scalar(stored) or 0) - int(just_closed or 0) + len(made)
 
     def store(self) -> bool:
         """Write all changes; returns whether there were any."""

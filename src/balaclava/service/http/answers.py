@@ -36,6 +36,8 @@ class ExperimentOut(AnswerBody):
     policy: str
     parameters: dict[str, Any]
     arms: list[str]
+    retired_arms: list[str]
+    shares: dict[str, float]
     reward_window: float
     default_reward: float | None
     settle: Literal["window", "arrival"]
@@ -66,6 +68,7 @@ class ArmOut(AnswerBody):
     label: str
     decisions: int
     share: float
+    retired: bool
     rewards: float | None
     mean: float | None
     low: float | None

@@ -40,7 +40,12 @@ def add_decisions(router: APIRouter, service: Service) -> None:
     async def decide(name: str, payload: payloads.DecisionsIn) -> payloads.DecisionsOut:
         """Make exactly `count` decisions. A repeated request_id gets the same decisions."""
         answer = await service.decide(
-            name, payload.count, payload.request_id, payload.person, payload.sticky
+            name,
+            payload.count,
+            payload.request_id,
+            payload.person,
+            payload.sticky,
+            payload.available,
         )
         return Response(answer, media_type="application/json")  # type: ignore[return-value]
 
@@ -96,7 +101,7 @@ def add_experiments(router: APIRouter, service: Service, key_of: KeyOf) -> None:
         payload: payloads.ExperimentChangesIn,
         key: Annotated[ApiKey, Depends(key_of)],
     ) -> dict[str, Any]:
-        """Change an experiment's owner, purpose or retention, or archive it."""
+        """Change an experiment's owner, purpose, retention, arms or shares, or archive it."""
         await service.edit(name, payload.changes, key.actor)
         return await asyncio.to_thread(service.experiment, name)
 

@@ -19,6 +19,8 @@ Participants = Annotated[int | None, Query(ge=1, le=10**12)]
 Retention = Annotated[float, Field(gt=0)]
 ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
+Labels = Annotated[list[ShortText], Field(min_length=1, max_length=MOST_ARMS)]
+
 
 class Payload(BaseModel):
     """A body without unknown fields or implicit conversions."""
@@ -58,6 +60,11 @@ class ExperimentChangesIn(Payload):
     purpose: Text | None = None
     retention: Retention | None = None
     archived: bool | None = Field(None, description="whether lists leave the experiment out")
+    add_arms: Labels | None = None
+    retire_arms: Labels | None = None
+    shares: dict[ShortText, float] | None = Field(
+        None, description="least chances by label, at most 1 in all; replaces all shares"
+    )
 
     @model_validator(mode="after")
     def _some(self) -> ExperimentChangesIn:
@@ -84,6 +91,9 @@ class DecisionsIn(Payload):
         False, description="repeat the arm of the person's first sticky decision; that one learns"
     )
     count: Annotated[int, Field(ge=1, le=MOST_COUNT)] = 1
+    available: Labels | None = Field(
+        None, description="labels of the arms that this person can get; must not depend on rewards"
+    )
 
 
 class DecisionOut(Payload):

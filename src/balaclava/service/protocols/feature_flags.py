@@ -139,7 +139,7 @@ def _flag(
     experiment: ServedExperiment, arm: int | None, decision: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The flag of a person with this sticky arm, set by this decision while that is kept."""
-    labels, key = experiment.definition.arms, experiment.definition.name
+    labels, key = experiment.arms, experiment.definition.name
     if experiment.state == FINISHED:
         return _value(key, labels, experiment.leader(), "STATIC", {"exposed": False})
     if arm is None:

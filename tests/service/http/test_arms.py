@@ -1,0 +1,166 @@
+"""Arms that come, rest and leave while an experiment runs, on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from balaclava.service.http.app import create_app
+from balaclava.service.service import Service
+from tests.service.http.test_app import client_of, create, decide, results, reward
+
+
+@pytest.fixture
+def both(open_service: Callable[..., Service], database: str) -> TestClient:
+    return client_of(open_service(database))
+
+
+@pytest.fixture
+def client(open_service: Callable[..., Service]) -> TestClient:
+    return client_of(open_service())
+
+
+def edit(client: TestClient, **changes: Any) -> Any:
+    return client.patch("/v1/experiments/shop", json=changes)
+
+
+def document(client: TestClient) -> dict[str, Any]:
+    return client.get("/v1/experiments/shop").json()
+
+
+def labels(made: list[dict[str, Any]]) -> set[str]:
+    return {each["label"] for each in made}
+
+
+def play(client: TestClient, count: int, **asked: Any) -> list[dict[str, Any]]:
+    made = decide(client, count=count, **asked)
+    for each in made:
+        assert reward(client, each, float(each["label"] == "map")).status_code == 200
+    return made
+
+
+def test_arms_come_leave_and_have_shares_in_one_request(both: TestClient) -> None:
+    create(both)
+    late = decide(both, count=30)
+    before = document(both)
+    changes = {"add_arms": ["new"], "retire_arms": ["plain"], "shares": {"friendly": 0.2}}
+    after = edit(both, **changes).json()
+    assert after["arms"] == ["plain", "friendly", "map", "new"]
+    assert (after["retired_arms"], after["shares"]) == (["plain"], {"friendly": 0.2})
+    more = set(after["guarantee"]["assumptions"]) - set(before["guarantee"]["assumptions"])
+    assert "had any one reward been different" in more.pop()
+    assert document(both) == after  # read from the database
+    assert edit(both, **changes).json() == after  # a repetition changes nothing
+    made = play(both, 60)
+    assert labels(made) == {"friendly", "map", "new"}
+    assert {each["arm"] for each in made if each["label"] == "new"} == {3}
+    assert all(0.0 < each["propensity"] <= 1.0 for each in made)
+    for each in late:  # those of the retired arm too
+        assert reward(both, each, 0.5).status_code == 200
+    arms = results(both)["arms"]
+    assert [arm["retired"] for arm in arms] == [True, False, False, False]
+    assert arms[0]["rewards"] == sum(each["label"] == "plain" for each in late)
+
+
+def test_a_decision_may_offer_some_arms_and_winners_are_then_not_named(both: TestClient) -> None:
+    create(both)
+    play(both, 300)
+    assert labels(play(both, 20, available=["plain", "friendly"])) <= {"plain", "friendly"}
+    asked = {"request_id": "r", "available": ["plain"]}
+    first = decide(both, **asked)
+    assert decide(both, **asked) == first
+    way = "/v1/experiments/shop/decisions"
+    other = both.post(way, json={"request_id": "r", "available": ["map"]})
+    assert other.status_code == 409
+    answer = results(both)
+    assert answer["winner"] is None
+    assert "could get the arm" in answer["condition"]
+
+
+def test_a_person_whose_sticky_arm_was_retired_gets_another_and_keeps_it(both: TestClient) -> None:
+    create(both)
+    before = decide(both, person="ann", sticky=True)[0]
+    edit(both, retire_arms=[before["label"]])
+    after = decide(both, person="ann", sticky=True)[0]
+    assert after["label"] != before["label"]
+    assert not after["learns"]
+    edit(both, add_arms=["new"])
+    assert decide(both, person="ann", sticky=True)[0]["label"] == after["label"]
+
+
+def test_decisions_that_do_not_learn_serve_the_best_available_arm(client: TestClient) -> None:
+    create(client)
+    for _ in range(6):
+        play(client, 60)
+    decide(client, person="ann")
+    again = decide(client, person="ann", available=["plain", "friendly"])[0]
+    assert not again["learns"]
+    assert again["label"] in ("plain", "friendly")
+    assert decide(client, person="ann")[0]["label"] == "map"
+    edit(client, retire_arms=["map"])
+    assert decide(client, person="ann")[0]["label"] != "map"
+
+
+def test_arms_survive_a_restart(open_service: Callable[..., Service]) -> None:
+    service = open_service()
+    client = client_of(service)
+    create(client, policy="dp-ucb")  # a tally: slots are reused once no decision is open
+    late = decide(client, count=9)
+    edit(client, retire_arms=["plain"], add_arms=["one"], shares={"one": 0.5})
+    before = document(client), results(client)
+    service.close()
+    service = open_service()
+    client = TestClient(create_app(service), headers=dict(client.headers))
+    assert (document(client), results(client)) == before
+    for each in late:
+        assert reward(client, each, 1.0).status_code == 200
+    edit(client, add_arms=["two"])
+    roster = service.committed("shop").runner.roster
+    assert roster is not None
+    assert len(roster.arm_in_slot) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "why"),
+    [
+        ({"add_arms": ["map"]}, 422, "arm 'map' exists; labels are never reused"),
+        ({"add_arms": ["gone"]}, 422, "arm 'gone' was retired; labels are never reused"),
+        ({"add_arms": [" "]}, 422, "give the arm a name"),
+        ({"add_arms": []}, 422, "add_arms"),
+        ({"retire_arms": ["nobody"]}, 422, "there is no arm 'nobody'"),
+        ({"retire_arms": ["plain", "friendly", "map"]}, 422, "retire the last arm"),
+        ({"add_arms": ["new"], "shares": {"nobody": 0.1}}, 422, "no live arm 'nobody'"),
+        ({"shares": {"map": 0.6, "plain": 0.6}}, 422, "add up to 1.2"),
+        ({"shares": {"map": -0.5}}, 422, "give one in [0, 1]"),
+        ({"add_arms": ["new"], "retention": 1.0}, 422, "retention"),
+    ],
+)
+def test_bad_changes_change_nothing(
+    client: TestClient, changes: dict[str, Any], status: int, why: str
+) -> None:
+    create(client, arms=["plain", "friendly", "map", "gone"])
+    edit(client, retire_arms=["gone"])
+    before = document(client)
+    answer = edit(client, **changes)
+    assert answer.status_code == status, answer.text
+    assert why in answer.text
+    assert document(client) == before
+    assert labels(decide(client, count=20)) == {"plain", "friendly", "map"}
+
+
+def test_policies_with_fixed_arms_and_finished_experiments_refuse(client: TestClient) -> None:
+    create(client, policy="dp-se", parameters={"epsilon": 1.0, "horizon": 10_000})
+    answer = edit(client, add_arms=["new"])
+    assert (answer.status_code, "whole long epoch" in answer.text) == (409, True)
+    way = "/v1/experiments/shop/decisions"
+    assert client.post(way, json={"available": ["map"]}).status_code == 409
+    create(client, name="other")
+    client.post("/v1/experiments/other/finish")
+    answer = client.patch("/v1/experiments/other", json={"add_arms": ["new"]})
+    assert (answer.status_code, "is finished" in answer.text) == (409, True)
+    for wrong in ([], ["nobody"], "map"):
+        asked = {"available": wrong}
+        assert client.post("/v1/experiments/other/decisions", json=asked).status_code == 422
