@@ -48,6 +48,11 @@ class Agent:
             reward came; regret is that of a delay of one window.
         missing: The value that counts if no reward came in its window.
         shares: Least chances of arms, by label or number, as {"control": 0.1}; see `set_shares`.
+        prior: What is known of the arms' means: `other.estimates()`, the results of the service, a
+            log that `bl.release_log` released, or {label: (mean, rewards)}. Arms that it makes
+            unlikely to be the best start later, by at most as many decisions as there are rewards
+            behind its best mean, and at once if releases contradict it. It costs no epsilon here,
+            and `estimates`, `winner` and `may_stop` never count it.
 
     Raises:
         ParameterError: If an argument is not allowed, or does not fit the others.
@@ -77,6 +82,7 @@ class Agent:
         settle: Settle = "arrival",
         missing: float | None = None,
         shares: Mapping[int | str, float] | None = None,
+        prior: Any = None,
     ) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise errors.ParameterError(
@@ -105,6 +111,8 @@ class Agent:
         self._lock = threading.Lock()
         if shares:
             self._runner.set_shares(shares)
+        if prior is not None:
+            self._runner.set_prior(prior)
 
     def _make_delivery(self, settling: Settling) -> ArrivalDelivery | WindowDelivery:
         patience, settle, missing = settling

@@ -14,6 +14,7 @@ from balaclava.frames import arm_slots
 from balaclava.frames.pools import closing_decision
 from balaclava.policies.base import ArmRelease, NamedArms, Policy
 from balaclava.policies.local_policies import LocalPolicy
+from balaclava.policies.priors import PRIOR_FAILURE, rests_by
 from balaclava.privacy.device_report import checked_number
 from balaclava.privacy.guarantee import Guarantee
 
@@ -24,6 +25,10 @@ ARM_CHANGES = (
     "different"
 )
 MASKED_MEANS = "each mean is over the participants who could get the arm"
+PRIOR_IS_PUBLIC = (
+    "the prior is public, or was released by an experiment whose guarantee covers its own "
+    "participants; those who are in both have the sum of the two"
+)
 REWARD, REPORT = "reward", "report"
 KERNEL_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels on an invalid state
 
@@ -92,7 +97,28 @@ class PolicyRunner:
         """The slots that the decision of a round may have; None if it may have all."""
         if available is None and self.roster is None:
             return None
+        if self.roster is not None and self.roster.resting(round):
+            self._doubt_prior(self.roster)
         return self.open_roster().offered_slots(available, round)
+
+    def set_prior(self, prior: Any) -> None:
+        """Let arms rest that a prior makes unlikely to be the best."""
+        roster, (rests, contradiction) = self.open_roster(), rests_by(self.policy, prior)
+        roster.rests, roster.contradiction, roster.with_prior = rests, contradiction, True
+
+    def _doubt_prior(self, roster: ArmRoster) -> None:
+        """End all rests once the releases of the prior's best arm are below its mean."""
+        estimation = self.policy.estimation
+        if roster.contradiction is None or estimation is None:
+            return
+        arm, limit = roster.contradiction
+        released = self._read(roster.slot_of(arm))
+        if released[0] == 0 or released == roster.doubted:
+            return
+        roster.doubted = released
+        _, high = estimation.limits(self.params, *released, PRIOR_FAILURE)
+        if arm in roster.archived or self.policy.in_units(float(high)) < limit:
+            roster.rests, roster.contradiction = {}, None
 
     def _choose_among(
         self, round: int, context: Any, slots: Sequence[int] | None
@@ -277,7 +303,8 @@ class PolicyRunner:
         """The guarantee, with its assumption about changes of the arms if there were any."""
         if self.roster is None or not self.roster.changed:
             return guarantee
-        return replace(guarantee, assumptions=(*guarantee.assumptions, ARM_CHANGES))
+        more = (ARM_CHANGES, PRIOR_IS_PUBLIC) if self.roster.with_prior else (ARM_CHANGES,)
+        return replace(guarantee, assumptions=(*guarantee.assumptions, *more))
 
     def released_of(self, arms: Iterable[int]) -> dict[int, ArmRelease] | None:
         """The releases of arms that have a slot; None if the policy releases decisions only."""

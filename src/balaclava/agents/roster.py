@@ -20,7 +20,7 @@ Share = Annotated[float, Range(0, 1, "least chance of the arm in each decision")
 SAVED_KEYS = ("start", "slots", "retired", "archived", "releases", "masked")
 NOT_IN_EARLIER_SAVES: dict[str, Any] = {
     **{"open": [], "shares": [], "rests": []},
-    "contradiction": None,
+    **{"contradiction": None, "with_prior": False},
 }
 Released = tuple[int, float, float]  # rewards, mean and noise, as `Estimation.read` gives them
 
@@ -43,12 +43,14 @@ class ArmRoster:
         self.open: dict[int, int] = {}  # open decisions of retired arms
         self.shares: dict[int, float] = {}  # least chances of arms
         self.rests: dict[int, int] = {}  # the round before which a prior lets an arm rest
-        self.contradiction: tuple[int, float] | None = None  # arm, and limit of its mean
+        self.contradiction: tuple[int, float] | None = None  # a prior's best arm, least mean
+        self.doubted: Released | None = None  # releases of that arm that were compared with it
+        self.with_prior = False
 
     @property
     def changed(self) -> bool:
         """Whether the arms are no longer those at the start, or were not all offered."""
-        return self.masked or self.sets_changed or bool(self.shares or self.rests)
+        return self.masked or self.sets_changed or self.with_prior or bool(self.shares)
 
     @property
     def sets_changed(self) -> bool:
@@ -134,6 +136,10 @@ class ArmRoster:
             )
         return {arm: share for arm, share in checked.items() if share > 0.0}
 
+    def resting(self, round: int) -> bool:
+        """Whether some arm rests in this round."""
+        return any(until > round for until in self.rests.values())
+
     def retire(self, arm: int, open: int) -> None:
         """Offer an arm no longer; it has so many open decisions."""
         self.retired.add(arm)
@@ -187,6 +193,7 @@ class ArmRoster:
             "shares": [list(item) for item in sorted(self.shares.items())],
             "rests": [list(item) for item in sorted(self.rests.items())],
             "contradiction": list(self.contradiction) if self.contradiction else None,
+            "with_prior": self.with_prior,
         }
 
     def load(self, saved: Any, clock: int) -> None:
@@ -220,6 +227,9 @@ class ArmRoster:
         self.shares = self.checked_shares(shares)
         for arm, round in checked_list(saved["rests"]):
             self.rests[whole_number(arm, 0, arms - 1)] = whole_number(round, 1, MOST_ROUNDS)
+        if type(saved["with_prior"]) is not bool:
+            raise DamageError("a prior is not valid")
+        self.with_prior = saved["with_prior"]
         if saved["contradiction"] is not None:
             arm, limit = checked_list(saved["contradiction"])
             self.contradiction = whole_number(arm, 0, arms - 1), finite_number(limit)

@@ -462,8 +462,8 @@ class ServiceCalls:
             experiment: Its name.
             add: Labels of new arms. Labels are never reused.
             retire: Labels of arms to offer no longer; their late rewards still count.
-            shares: Least chances by label, at most 1 in all; they replace all shares. None leaves
-                them as they are.
+            shares: Least chances by label, at most 1 in all; they replace all shares. None changes
+                none.
 
         Returns:
             The document that `experiment` returns.
@@ -472,8 +472,8 @@ class ServiceCalls:
             ServiceConflictError: The policy cannot change its arms, or the experiment is finished.
             ServiceError: A label or a share is not allowed.
         """
-        given = {"add_arms": list(add), "retire_arms": list(retire)}
-        body: Document = {name: labels for name, labels in given.items() if labels}
+        arms = {"add_arms": list(add), "retire_arms": list(retire)}
+        body: Document = {name: labels for name, labels in arms.items() if labels}
         if shares is not None:
             body["shares"] = dict(shares)
         path = calls.path("experiments", experiment)

@@ -461,6 +461,7 @@ class Policy(PolicyAttributes):
         settle: Settle = "arrival",
         missing: float | None = None,
         shares: Mapping[int | str, float] | None = None,
+        prior: Any = None,
     ) -> Agent:
         """Make an agent that runs this policy.
 
@@ -470,6 +471,7 @@ class Policy(PolicyAttributes):
             settle: "arrival" or "window": when a reward counts; see `bl.Agent`.
             missing: The value that counts if no reward arrived in its window.
             shares: Least chances of arms, as {"control": 0.1}; see `bl.Agent.set_shares`.
+            prior: What is known of the arms' means, for a warm start; see `bl.Agent`.
 
         Returns:
             The agent.
@@ -479,9 +481,8 @@ class Policy(PolicyAttributes):
         """
         from balaclava.agents.agent import Agent
 
-        return Agent(
-            self, seed=seed, patience=patience, settle=settle, missing=missing, shares=shares
-        )
+        how = {"seed": seed, "patience": patience, "settle": settle, "missing": missing}
+        return Agent(self, **how, shares=shares, prior=prior)  # type: ignore[arg-type]
 
 
 class BoundedPolicy(Policy):

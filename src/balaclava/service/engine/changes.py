@@ -26,8 +26,8 @@ class EditExperiment(WriteJob):
 
     def apply(self, work: UnitOfWork) -> None:
         experiment = work.experiment(self.name)
-        settings = {name: self.changes[name] for name in self.changes if name not in _OF_ARMS}
-        settings = experiment.settings.changed(experiment.definition, settings)
+        other = {name: self.changes[name] for name in self.changes if name not in _OF_ARMS}
+        settings = experiment.settings.changed(experiment.definition, other)
         changed = settings != experiment.settings
         if any(name in self.changes for name in _OF_ARMS):
             if experiment.state == FINISHED:

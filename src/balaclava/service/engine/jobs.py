@@ -71,7 +71,7 @@ class MakeDecisions(WriteJob):
         self.weight = self.count  # type: ignore[misc]
         self._request = self._person = self._body = ""
         if self.request_id is not None:
-            body = [self.count, self.person, *(["sticky"] if self.sticky else [])]
+            body: list[Any] = [self.count, self.person, *(["sticky"] if self.sticky else [])]
             if self.available is not None:
                 body.append(list(self.available))
             self._body = self.vault.digest("body", json.dumps(body))

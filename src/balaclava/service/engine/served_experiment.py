@@ -218,8 +218,8 @@ class ServedExperiment:
             raise Problem(409, str(error)) from None
         before = self.arms, set(roster.retired), dict(roster.shares)
         gone = [self.arms[arm] for arm in roster.retired]
-        came = set(self.arms[roster.policy.arms :]).difference(gone)
-        added = [label for label in dict.fromkeys(add) if label not in came]
+        later = set(self.arms[roster.policy.arms :]).difference(gone)
+        added = [label for label in dict.fromkeys(add) if label not in later]
         leaving = [label for label in dict.fromkeys(retire) if label not in gone]
         try:
             for label in added:

@@ -1,0 +1,112 @@
+"""Warm starts: arms that a prior makes unlikely to be the best rest at first.
+
+A prior has a mean and an error for some arms. Let b be the arm with its highest mean, n the rewards
+behind that mean, and R = d^2 / (2 (e_a^2 + e_b^2)) the evidence, in nats, that arm a is worse by
+the difference d. Arm a rests for the first min(exp(R), n) decisions: as long as an index of the
+IMED kind would let it rest with this evidence, capped at log n nats. After that, or once the
+releases of b contradict the prior, the policy decides as without it.
+
+So a prior steers choices only: no estimate counts it. A wrong one makes the best arm start later,
+by at most n decisions. It costs no epsilon here.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from balaclava._core.declared import brief
+from balaclava._core.text_tables import ResultTable
+from balaclava.errors import ParameterError, nearest
+from balaclava.policies.base import Policy
+
+DOUBT = 2.0  # errors below the prior's mean at which a mean contradicts it; a convention
+PRIOR_FAILURE = 0.05  # of the interval that contradicts a prior
+_FORMS = (
+    "give the estimates of another agent, the results of the service, a released log, or a mapping "
+    "of labels to (mean, rewards)"
+)
+
+
+class PriorMean(NamedTuple):
+    """What a prior says about one arm; `error` is a standard error, noise included."""
+
+    label: str
+    mean: float
+    error: float
+    rewards: int
+
+
+class Rests(NamedTuple):
+    """The first round of each arm that rests, and the best arm with its contradicted mean."""
+
+    rounds: dict[int, int]
+    contradiction: tuple[int, float]
+
+
+def rests_by(policy: Policy, prior: Any) -> Rests:
+    """The arms that rest under a prior; `ParameterError` if it does not fit the policy."""
+    means = {}
+    for each in _prior_means(policy, prior):
+        labels = [policy.arm_label(arm) for arm in range(policy.arms)]
+        if each.label not in labels:
+            raise ParameterError(
+                f"prior: there is no arm {each.label!r}; {nearest(each.label, labels)}"
+            )
+        low, high = policy.accepts
+        if each.mean + each.error < low or each.mean - each.error > high:
+            raise ParameterError(
+                f"prior: the mean of {each.label!r} is outside the policy's range, [{low:g}, "
+                f"{high:g}]; give a prior for rewards of this range"
+            )
+        means[labels.index(each.label)] = each
+    if len(means) < 2:
+        raise ParameterError(f"prior: it has means of {len(means)} arms; give at least 2")
+    best = max(means, key=lambda arm: means[arm].mean)
+    lead, rounds = means[best], {}
+    for arm, each in means.items():
+        evidence = (lead.mean - each.mean) ** 2 / (2.0 * (lead.error**2 + each.error**2))
+        if arm != best:
+            rounds[arm] = 1 + min(int(math.exp(min(evidence, 100.0))), lead.rewards)
+    return Rests(rounds, (best, lead.mean - DOUBT * lead.error))
+
+
+def _prior_means(policy: Policy, prior: Any) -> list[PriorMean]:
+    """The means of a prior, of arms that have one."""
+    if isinstance(prior, ResultTable) and hasattr(prior, "compared"):  # estimates of an agent
+        rows = [(e.label, e.mean, *e.interval, e.rewards) for e in prior if not e.retired]
+        return _from_intervals(rows, prior.confidence, len(prior))
+    if isinstance(prior, Mapping) and {"arms", "confidence"} <= set(prior):
+        arms = prior["arms"]
+        rows = [(a["label"], a["mean"], a["low"], a["high"], a["rewards"]) for a in arms]
+        return _from_intervals(rows, float(prior["confidence"]), len(arms))
+    if isinstance(prior, Mapping):
+        return [_from_numbers(policy, label, numbers) for label, numbers in prior.items()]
+    if isinstance(prior, Sequence) and all(isinstance(each, PriorMean) for each in prior):
+        return list(prior)
+    raise ParameterError(f"prior = {brief(prior)} is not a prior; {_FORMS}")
+
+
+def _from_intervals(rows: Sequence[Any], confidence: float, arms: int) -> list[PriorMean]:
+    """Errors such that the interval is that of a Gaussian mean, at its part of the failure."""
+    reach = math.sqrt(2.0 * math.log(2.0 * arms / (1.0 - confidence)))
+    return [
+        PriorMean(label, mean, (high - low) / (2.0 * reach), rewards)
+        for label, mean, low, high, rewards in rows
+        if None not in (mean, low, high) and rewards and math.isfinite(high - low) and high > low
+    ]
+
+
+def _from_numbers(policy: Policy, label: Any, numbers: Any) -> PriorMean:
+    """A public mean of so many rewards, with the largest error that the range allows."""
+    low, high = policy.accepts
+    if not math.isfinite(high - low):
+        raise ParameterError(
+            f"prior: {policy.name} has no range of rewards, so a mean has no error; give estimates"
+        )
+    try:
+        mean, rewards = float(numbers[0]), int(numbers[1])
+    except (TypeError, ValueError, IndexError):
+        rewards = 0
+    if rewards < 1 or not math.isfinite(mean):
+        raise ParameterError(f"prior: {brief(label)} must have (mean, rewards), as (0.3, 200)")
+    return PriorMean(str(label), mean, (high - low) / (2.0 * math.sqrt(rewards)), rewards)
