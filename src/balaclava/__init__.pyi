@@ -12,6 +12,8 @@ from balaclava.advice.choose.expert_bounds import ExpertsRecommendation as Exper
 from balaclava.advice.choose.expert_bounds import recommend_experts as recommend_experts
 from balaclava.advice.choose.recommend import Recommendation as Recommendation
 from balaclava.advice.choose.recommend import recommend as recommend
+from balaclava.advice.log.release import ReleasedLog as ReleasedLog
+from balaclava.advice.log.release import release_log as release_log
 from balaclava.advice.plan.trial_plan import TrialPlan as TrialPlan
 from balaclava.advice.plan.trial_plan import plan as plan
 from balaclava.agents.agent import Agent as Agent

@@ -128,6 +128,10 @@ class MomentWarning(UserWarning):
     """An environment exceeds a policy's bound on moments, means or outliers."""
 
 
+class AdaptiveLogWarning(UserWarning):
+    """A log looks as if the arms had been chosen by rewards."""
+
+
 def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:
     return PolicyError(
         f"{policy} chose an arm that does not exist in round {t}; its `choose` must return an arm "

@@ -72,9 +72,10 @@ def rests_by(policy: Policy, prior: Any) -> Rests:
 
 def _prior_means(policy: Policy, prior: Any) -> list[PriorMean]:
     """The means of a prior, of arms that have one."""
-    if isinstance(prior, ResultTable) and hasattr(prior, "compared"):  # estimates of an agent
-        rows = [(e.label, e.mean, *e.interval, e.rewards) for e in prior if not e.retired]
-        return _from_intervals(rows, prior.confidence, len(prior))
+    if isinstance(prior, ResultTable) and hasattr(prior, "compared"):
+        estimates: Any = prior  # of an agent
+        rows = [(e.label, e.mean, *e.interval, e.rewards) for e in estimates if not e.retired]
+        return _from_intervals(rows, estimates.confidence, len(estimates))
     if isinstance(prior, Mapping) and {"arms", "confidence"} <= set(prior):
         arms = prior["arms"]
         rows = [(a["label"], a["mean"], a["low"], a["high"], a["rewards"]) for a in arms]

@@ -1,0 +1,121 @@
+"""`bl.release_log`: one noisy sum an arm of a log, for a warm start or for others to read."""
+
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from balaclava._core.declared import Epsilon, brief, check
+from balaclava._core.number_format import count, mean_reward
+from balaclava._core.text_tables import ResultTable
+from balaclava.errors import AdaptiveLogWarning, ParameterError
+from balaclava.logs.reader import LoggedRewards, read_log
+from balaclava.policies.base import PrivateBoundedPolicy
+from balaclava.policies.bounded.dp_imed import DPIMED
+from balaclava.policies.priors import PriorMean
+from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.privacy.randomness import SystemRandomness
+
+DRIFT_ERRORS = 5.0  # standard errors between two halves; by chance below 10^-6 an arm
+ASSUMPTIONS = (
+    "one row holds one reward; a participant with several rows pays once for each",
+    "the number of rows of each arm is public, and the logging policy did not look at rewards",
+    "an experiment that starts from this release adds its own epsilon for those who are in both; "
+    "other participants pay nothing for it",
+)
+
+
+class ReleasedLog(ResultTable[PriorMean]):
+    """A noisy mean of each arm, with its standard error, and the guarantee of all of them."""
+
+    header = ("arm", "rewards", "mean", "error")
+
+    def __init__(self, rows: Sequence[PriorMean], guarantee: Guarantee) -> None:
+        super().__init__(rows)
+        self.guarantee = guarantee
+
+    def row_cells(self, row: PriorMean) -> tuple[str, ...]:
+        return (row.label, count(row.rewards), mean_reward(row.mean), mean_reward(row.error))
+
+    def __str__(self) -> str:
+        return "\n".join([*self.text_lines, str(self.guarantee)])
+
+
+def release_log(
+    log: str | os.PathLike[str],
+    arm: str,
+    reward: str,
+    epsilon: float,
+    *,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    outside: str = "refuse",
+) -> ReleasedLog:
+    """Release one noisy sum of rewards for each arm of a log.
+
+    Each call draws new noise and costs epsilon again: keep the result. It is a prior for
+    `policy.agent(prior=...)`.
+
+    Warning:
+        The numbers of rows are released without noise. If the logging policy chose arms by their
+        rewards, these numbers depend on rewards, and epsilon does not cover that. A log whose
+        shares of arms change over time looks like that: then there is a warning.
+
+    Args:
+        log: Path of a CSV or Parquet file with one row a decision.
+        arm: Column of the arms.
+        reward: Column of the rewards.
+        epsilon: Privacy loss of all sums together: each reward is in one of them.
+        reward_range: The smallest and the largest reward.
+        outside: "refuse" or "clip" rewards outside the range. Refusing tells that there is one.
+
+    Returns:
+        The means with their standard errors, and the guarantee; print it for a table.
+
+    Raises:
+        ParameterError: If the log or an argument is not valid.
+        RewardError: If a reward is outside the range; the message does not repeat it.
+    """
+    epsilon = check("epsilon", epsilon, Epsilon)
+    logged = read_log(log, arm=arm, reward=reward)
+    if not logged.by_arm:
+        raise ParameterError(f"log = {brief(str(log))} has no rows; give a log with rewards")
+    terms: Any = {"reward_range": reward_range, "outside": outside}
+    policy = DPIMED(arms=len(logged.by_arm), epsilon=epsilon, **terms)
+    _warn_of_adaptive_arms(logged)
+    rng, (low, high) = SystemRandomness(), policy.reward_range
+    rows = []
+    for label, rewards in sorted(logged.by_arm.items(), key=lambda item: str(item[0])):
+        n, width = len(rewards), high - low
+        released = laplace_release(rng, _unit_sum(policy, rewards), 1.0, epsilon)
+        error = width * math.sqrt(0.25 / n + 2.0 / (epsilon * n) ** 2)
+        rows.append(PriorMean(str(label), policy.in_units(released / n), error, n))
+    return ReleasedLog(rows, Guarantee(epsilon=epsilon, assumptions=ASSUMPTIONS))
+
+
+def _unit_sum(policy: PrivateBoundedPolicy, rewards: np.ndarray) -> float:
+    """The sum of the rewards, rescaled to [0, 1] and rounded as the noise needs it."""
+    prepare, params = policy.prepare(), policy.constants()
+    checked = [policy.checked_reward(float(reward)) for reward in rewards]
+    return math.fsum(prepare(params, reward) for reward in checked)
+
+
+def _warn_of_adaptive_arms(logged: LoggedRewards) -> None:
+    """Warn if an arm's share differs between the halves of the log; reads no reward."""
+    arms = np.asarray(logged.arms)
+    half = arms.size // 2
+    for number in np.unique(arms):
+        share = float(np.mean(arms == number))
+        change = float(np.mean(arms[half:] == number) - np.mean(arms[:half] == number))
+        if half and abs(change) > DRIFT_ERRORS * math.sqrt(share * (1.0 - share) * 2.0 / half):
+            warnings.warn(
+                "the shares of the arms change within the log, as if the logging policy had looked "
+                "at rewards; the numbers of rows then depend on rewards, and the guarantee does "
+                "not cover that",
+                AdaptiveLogWarning,
+                stacklevel=3,
+            )
+            return
