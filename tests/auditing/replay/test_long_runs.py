@@ -88,7 +88,8 @@ def test_a_loss_that_is_played_to_the_horizon_is_not_extrapolated():
     """A tree's loss grows until the horizon, where it is at most epsilon."""
     parameters = {"moment_order": 1.9, "moment_bound": 2.0, "radius_scale": 0.01}
     policy = bl.policy("dpr-ucb", arms=2, epsilon=1.0, horizon=3_000, **parameters)
-    assert searched(policy).fault == ""
+    found = searched(policy)
+    assert (found.fault, found.longest) == ("", 3_200)  # and 200 rounds beyond it
 
 
 @pytest.mark.parametrize(
