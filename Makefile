@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+READY := $(VENV)/.ready# what tests and development need
+LIGHT := $(VENV)/.light# what the demo needs; READY has that, too
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many processes
 LINT := $(BIN)/python build_stubs.py && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 OLDEST := tests/agents/test_agent.py tests/simulation tests/environments tests/cli tests/privacy \
@@ -13,16 +14,29 @@ OLDEST := tests/agents/test_agent.py tests/simulation tests/environments tests/c
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml requirements.lock requirements-examples.lock hatch_build.py build_stubs.py
+define new_environment
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "balaclava needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-examples.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "Step 1: an environment in $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV)
+endef
+
+$(LIGHT): pyproject.toml requirements.lock hatch_build.py build_stubs.py
+	$(new_environment)
+	@echo "Step 2: download and install the package with [lab]"
+	@$(BIN)/python -m pip install --disable-pip-version-check --constraint requirements.lock --editable '.[lab]'
 	@touch $@
 
-demo: $(READY) ## six policies at epsilon 1, played and audited: tables, a picture, a page
+$(READY): pyproject.toml requirements.lock requirements-examples.lock hatch_build.py build_stubs.py
+	$(new_environment)
+	@echo "Step 2: download and install what the tests need, 2 GB"
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-examples.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@ $(LIGHT)
+
+demo: $(if $(wildcard $(READY)),$(READY),$(LIGHT)) ## six policies at epsilon 1, played and audited: tables, a picture, a page
+	@echo "Step 3: simulate and audit, a minute or two"
 	$(BIN)/balaclava demo --out out/demo
 
 test: $(READY) ## everything that must hold before a change lands; lint runs beside the tests

@@ -18,7 +18,7 @@ import pytest
 import balaclava as bl
 from balaclava import authoring
 from balaclava.authoring import Environment, Epsilon, Policy, PositiveMeans, Range, kernel
-from balaclava.errors import ParameterError
+from balaclava.errors import ParameterError, PolicyError
 from balaclava.testing import ConformanceError, check_environment
 from balaclava.testing.environment_checks import independent_rounds_are_equal
 
@@ -106,6 +106,31 @@ def test_every_kind_of_parameter_has_its_door() -> None:
         if path.stem in left_out:
             continue
         assert getattr(authoring, path.stem, None) is module, f"frames.{path.stem} has no door"
+
+
+class BareArm(bl.Policy):
+    """Its `choose` forgets the phase."""
+
+    name = "bare-arm"
+    kernels = bl.policy("ucb1", arms=1).kernels._replace(choose=lambda *_: 0)
+
+
+class Broken(bl.Policy):
+    """Its `choose` raises the same kind of error."""
+
+    name = "broken-choose"
+    kernels = bl.policy("ucb1", arms=1).kernels._replace(choose=lambda *_: sum(None))
+
+
+def test_choose_without_a_phase_says_what_is_wanted() -> None:
+    wanted = "bare-arm: its `choose` must return an arm and the phase.*write `return arm, 0`"
+    with pytest.raises(PolicyError, match=wanted):
+        BareArm(arms=2).agent(seed=1).ask()
+    world = bl.environment("bernoulli", means=[0.2, 0.8])
+    with pytest.raises(PolicyError, match=wanted):
+        bl.simulate(BareArm(arms=2), world, horizon=10, repetitions=1, seed=1)
+    with pytest.raises(TypeError, match="not iterable"):  # an error of the author's own code
+        Broken(arms=2).agent(seed=1).ask()
 
 
 def test_kinds_may_be_local() -> None:

@@ -5,6 +5,7 @@ reward, which is confidential.
 """
 
 import difflib
+import traceback
 from collections.abc import Iterable
 
 
@@ -136,6 +137,18 @@ def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:
     return PolicyError(
         f"{policy} chose an arm that does not exist in round {t}; its `choose` must return an arm "
         f"from 0 to {arms - 1}"
+    )
+
+
+def failed_choice(policy: str, error: TypeError) -> Exception:
+    """The error if `choose` returned a bare arm; otherwise `error`, which its own code raised."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    here = frame.f_globals.get("__name__", "").startswith("balaclava.")
+    if not (here and "cannot unpack" in str(error)):
+        return error
+    return PolicyError(
+        f"{policy}: its `choose` must return an arm and the phase of the decision, but returned "
+        "one value; without batches or epochs write `return arm, 0`"
     )
 
 

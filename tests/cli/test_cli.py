@@ -39,6 +39,10 @@ def test_help_is_light() -> None:
     ("arguments", "message"),
     [
         (("policies", "ucb2"), "no policy is called 'ucb2'; did you mean 'ucb1'?"),
+        (
+            ("policies", "my-own"),
+            "import its module first: on the command line, balaclava --import",
+        ),
         (("environments", "bernouli"), "did you mean 'bernoulli'?"),
         (("simulate", "none.toml"), "none.toml does not exist; check the path"),
         (("simulate", "small.toml", "--out", "small.toml"), "cannot be created or written"),

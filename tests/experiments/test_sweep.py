@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib
 import itertools
 import json
 import os
@@ -43,6 +44,7 @@ from balaclava.experiments.experiment_file import (
 from balaclava.experiments.grids import expand, range_values
 from balaclava.experiments.sweep import open_sweep, plan_sweep
 from balaclava.experiments.sweep_runner import run_sweep
+from balaclava.policies.base import POLICIES
 from balaclava.simulation import engine, results_file
 from balaclava.simulation.gpu.device import gpu_fault
 from tests.experiments.settings import simulated
@@ -747,6 +749,37 @@ def cluster() -> Iterator[Any]:
         n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as started:
         yield started
+
+
+OWN_POLICY = """
+import balaclava as bl
+
+@bl.register
+class Twin(type(bl.policy("ucb1", arms=2))):
+    "UCB1 under another name."
+    name = "twin-of-ucb1"
+"""
+
+
+def test_a_module_of_ones_own_travels_to_the_workers(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_twin.py").write_text(OWN_POLICY, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("own_twin")
+    file = tmp_path / "twin.toml"
+    file.write_text(
+        'horizon = 100\nrepetitions = 2\nseed = 1\n[environment]\nname = "bernoulli"\n'
+        "means = [0.2, 0.8]\n[policies.twin-of-ucb1]\n[policies.ucb1]\n",
+        encoding="utf-8",
+    )
+    try:
+        there = run_sweep(
+            read_plan(file), tmp_path / "there", scheduler=cluster.scheduler_address
+        ).results("bernoulli", 100)
+    finally:
+        POLICIES.classes().pop("twin-of-ucb1")
+    assert np.array_equal(there.regret("twin-of-ucb1"), there.regret("ucb1"))
 
 
 def test_a_cluster_gives_the_same_bytes(plan: ExperimentPlan, tmp_path: Path, cluster: Any) -> None:

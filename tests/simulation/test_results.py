@@ -74,6 +74,37 @@ def test_summary_of_known_numbers() -> None:
     assert row.best_arm_share == pytest.approx(1 - 60 / 300)  # both best arms count
 
 
+def test_a_summary_for_a_paper() -> None:
+    summary = with_private(make({"a_b": 3, "x|y": 2}), "x|y").summary()
+    header, rule, first, second = summary.to_markdown().splitlines()
+    assert header.startswith("| policy | privacy | repetitions |")
+    assert rule.startswith("| --- | --- | ---: |")
+    assert first.startswith("| a_b | not private | 3 |")
+    assert second.startswith(r"| x\|y | ε=1 per trajectory | 2 |")
+    latex = summary.to_latex()
+    assert latex.startswith("\\begin{tabular}{llrrrrrrrrr}\n\\toprule\npolicy & privacy &")
+    assert "\na\\_b & not private & 3 & 10.0 &" in latex
+    assert r"$\varepsilon$=1 per trajectory" in latex
+    assert "%" not in latex.replace(r"\%", "")
+    assert latex.endswith("\\bottomrule\n\\end{tabular}\n")
+    frame = summary.to_pandas()
+    assert frame["mean"].tolist() == [row.mean for row in summary]
+    assert list(frame.columns) == list(summary[0]._fields)
+
+
+def test_a_plot_for_a_paper(tmp_path: Path) -> None:
+    results = make({"a": 3, "b": 3})
+    figure = results.plot(tmp_path / "regret.pdf", paper=True)
+    assert figure.get_figwidth() == 3.4
+    assert figure.axes[0].get_title(loc="left") == ""
+    assert {text.get_fontsize() for text in figure.legends[0].get_texts()} == {8}
+    document = (tmp_path / "regret.pdf").read_bytes()
+    assert b"/FontFile2" in document  # embedded
+    assert b"/Type3" not in document
+    with pytest.raises(TypeError, match="log_regrets"):
+        results.plot(log_regrets=True)  # type: ignore[call-arg]
+
+
 def test_summary_is_a_table_with_the_scope_beside_each_name() -> None:
     summary = with_private(make({"plain": 2, "mine": 3}), "mine").summary()
     assert [row.label for row in summary] == ["plain", "mine"]

@@ -61,7 +61,8 @@ class Registry(Generic[Kind]):
         classes = self.classes()
         if not isinstance(name, str) or name not in classes:
             raise UnknownNameError(
-                f"no {self._base.kind} is called {name!r}; {nearest(str(name), classes)}"
+                f"no {self._base.kind} is called {name!r}; {nearest(str(name), classes)} (if it is "
+                "your own, import its module first: on the command line, balaclava --import MODULE)"
             )
         return classes[name]
 

@@ -1,12 +1,20 @@
-"""Tables of results: as plain text, and as HTML for notebooks."""
+"""Tables of results: as plain text, as HTML for notebooks, and for papers."""
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
+from balaclava._core.extras import import_extra
 from balaclava._core.number_format import UNKNOWN
 
 Row = TypeVar("Row")
+_TEX = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"ε": r"$\varepsilon$", "δ": r"$\delta$", "±": r"$\pm$", UNKNOWN: "--"},
+    }
+)
 
 
 class ResultTable(Sequence[Row]):
@@ -54,6 +62,42 @@ class ResultTable(Sequence[Row]):
 
     def _repr_html_(self) -> str:
         return html_table(self.title, self.header, self.cells[1:])
+
+    def to_markdown(self) -> str:
+        """The table in Markdown, with numbers aligned to the right.
+
+        Returns:
+            Lines of cells between bars, without the title.
+        """
+        header, *rows = ([cell.replace("|", r"\|") for cell in row] for row in self.cells)
+        rule = ["---" if i < self.text_columns else "---:" for i in range(len(header))]
+        return "".join(f"| {' | '.join(row)} |\n" for row in (header, rule, *rows))
+
+    def to_latex(self) -> str:
+        """The table as a LaTeX `tabular` with the rules of the package booktabs.
+
+        Returns:
+            The environment, without a float or a caption.
+        """
+        header, *rows = (" & ".join(cell.translate(_TEX) for cell in row) for row in self.cells)
+        columns = "l" * self.text_columns + "r" * (len(self.header) - self.text_columns)
+        body = "".join(f"{row} \\\\\n" for row in rows)
+        return (
+            f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{header} \\\\\n\\midrule\n{body}"
+            "\\bottomrule\n\\end{tabular}\n"
+        )
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame, with unrounded numbers.
+
+        Returns:
+            A frame with a column for each field of a row.
+
+        Raises:
+            MissingPartError: If pandas is not installed.
+        """
+        pandas = import_extra("pandas", "a pandas frame")
+        return pandas.DataFrame(list(self))
 
 
 def html_table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

@@ -9,7 +9,14 @@ from balaclava.agents.decision_order import DecisionOrder
 from balaclava.agents.decisions import OpenDecision
 from balaclava.agents.estimates import EstimateReader
 from balaclava.agents.roster import ArmRoster
-from balaclava.errors import BalaclavaError, ParameterError, RewardError, failed_kernel, require_arm
+from balaclava.errors import (
+    BalaclavaError,
+    ParameterError,
+    RewardError,
+    failed_choice,
+    failed_kernel,
+    require_arm,
+)
 from balaclava.frames import arm_slots
 from balaclava.frames.pools import closing_decision
 from balaclava.policies.base import ArmRelease, NamedArms, Policy
@@ -124,7 +131,10 @@ class PolicyRunner:
         self, round: int, context: Any, slots: Sequence[int] | None
     ) -> tuple[int, int]:
         if slots is None:
-            slot, phase = self._choose(self.params, self.state, round, context, self.rng)
+            try:
+                slot, phase = self._choose(self.params, self.state, round, context, self.rng)
+            except TypeError as error:
+                raise failed_choice(self.policy.name, error) from None
             return int(slot), int(phase)
         begin, rest = self.policy.kernels.begin, (round, context, self.rng)
         return arm_slots.choose_among(begin, self._choose, self.params, self.state, slots, *rest)

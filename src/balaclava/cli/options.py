@@ -83,6 +83,7 @@ device_option = option(
     "Where to simulate: cuda is a GPU. By default as in the file, else the CPU.",
 )
 workers_option = option("--workers", click.IntRange(1), "Threads; by default one per core.")
+wide_option = option("--wide", bool, "Print all columns, also on a narrow terminal.")
 delay_options = combined(
     option("--delay", float, "Mean delay of a reward, in rounds."),
     option(

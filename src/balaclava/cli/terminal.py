@@ -24,16 +24,26 @@ _NO_BREAK_SPACE = "\u00a0"
 _WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns, wrapped between words; on a narrow terminal a paragraph per row."""
+def print_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    optional: Sequence[str] = (),
+    advice: str = "",
+) -> None:
+    """Print columns, wrapped between words; on a narrow terminal a paragraph per row.
+
+    Before that it leaves `optional` columns out, in this order; `advice` says how to see them.
+    """
     from rich.table import Table
 
-    console = _console()
-    widths = [
-        max(_longest_word(cell) if i else len(cell) for cell in column)
-        for i, column in enumerate(zip(header, *rows, strict=True))
-    ]
-    if sum(widths) + _COLUMN_GAP * len(widths) > console.width:
+    console, left_out = _console(), list[str]()
+    while optional and not _fits(_column_widths(header, rows, len), console.width):
+        title, *optional = optional
+        at = header.index(title)
+        header, *rows = ([*row[:at], *row[at + 1 :]] for row in (header, *rows))
+        left_out.append(title)
+    widths = _column_widths(header, rows, _longest_word)
+    if not _fits(widths, console.width):
         _print_paragraphs(header, rows, console.width)
         return
     table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="bold")
@@ -44,6 +54,20 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     with console.capture() as capture:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    if left_out:
+        print_sentences([f"Left out for the width: {', '.join(left_out)}; {advice}."])
+
+
+def _column_widths(
+    header: Sequence[str], rows: Sequence[Sequence[str]], width_of: Callable[[str], int]
+) -> list[int]:
+    """The width of each column, by `width_of` a cell; that of the first by its whole cells."""
+    columns = enumerate(zip(header, *rows, strict=True))
+    return [max(map(width_of if i else len, column)) for i, column in columns]
+
+
+def _fits(widths: Sequence[int], width: int) -> bool:
+    return sum(widths) + _COLUMN_GAP * len(widths) <= width
 
 
 def print_cells(cells: Sequence[Sequence[str]]) -> None:

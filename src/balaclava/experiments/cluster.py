@@ -5,9 +5,11 @@ file system is shared. The scheduler gives the tasks of a worker that dies to an
 """
 
 import importlib
+import importlib.metadata
 import itertools
 import logging
-from collections.abc import Generator, Iterator
+import sys
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,6 +74,8 @@ def play_on_cluster(
         _require_workers(client, address, timeout, expected)
         if gpu:
             _require_gpus(client)
+        for file in own_files(cell for cell, _ in work):
+            client.upload_file(file)  # to the scheduler and to all workers, later ones too
         worlds: dict[int, Any] = {}
 
         def submit(cell: Cell, repetitions: list[int]) -> Any:
@@ -109,6 +113,22 @@ def play_on_cluster(
                 completed.add(following)
 
 
+def own_files(cells: Iterable[Cell]) -> list[str]:
+    """The modules that define policies and environments and belong to no installed package.
+
+    Classes of a script travel with the tasks; an installed package must be on the workers.
+    """
+    installed, files = importlib.metadata.packages_distributions(), set()
+    for cell in cells:
+        for part in (cell.policy, cell.setting.environment):
+            for each in (part, *vars(part).values()):  # a conversion has its base as a parameter
+                name, _, rest = type(each).__module__.partition(".")
+                file = getattr(sys.modules.get(name), "__file__", None)
+                if file and not rest and name not in (*installed, *sys.stdlib_module_names):
+                    files.add(file)
+    return sorted(file for file in files if not file.endswith("__main__.py"))
+
+
 def _tasks(work: list[CellRepetitions]) -> Iterator[CellRepetitions]:
     """Split the work into tasks of a few seconds."""
     for cell, repetitions in work:
@@ -129,6 +149,11 @@ def _result(future: Any, cell: Cell) -> list[Run]:
         return runs
     except BalaclavaError as error:
         raise type(error)(f"{cell}: {error}") from error
+    except ModuleNotFoundError as error:
+        raise ClusterError(
+            f"{cell}: a worker lacks the module {error.name}; install the package that has it on "
+            "every worker, or define the class in one module and give that by --import"
+        ) from error
     except distributed.KilledWorker as error:
         raise ClusterError(
             f"{cell}: every worker that played it died, perhaps for lack of memory; {_RESUME}"

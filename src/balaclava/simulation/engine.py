@@ -17,7 +17,7 @@ from balaclava._core.declared import Horizon, Range, brief, check
 from balaclava._core.kernels import compiled, compiling
 from balaclava.agents.settling import Settle, require_missing
 from balaclava.environments.base import Environment
-from balaclava.errors import IncompatibleError, ParameterError, no_such_arm
+from balaclava.errors import IncompatibleError, ParameterError, failed_choice, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
 from balaclava.simulation.feedback import PROMPT, Feedback
@@ -313,7 +313,10 @@ def _prepared(
     if interpreted:
         return functools.partial(make(*kernels), *fixed, rounds)
     streams = len(_streams(feedback))
-    rehearse(make, kernels, fixed, rounds, streams)
+    try:
+        rehearse(make, kernels, fixed, rounds, streams)
+    except TypeError as error:
+        raise failed_choice(policy.name, error) from None
     play = compiled(make, *kernels)
     with compiling(f"{policy.name} on {environment.name}"):
         # A repetition of no rounds compiles the loop, or loads it, before any thread needs it.

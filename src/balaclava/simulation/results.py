@@ -17,8 +17,10 @@ from balaclava.policies.base import Policy
 from balaclava.simulation.feedback import PROMPT, Feedback
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from balaclava.simulation.analysis.regret_plots import Band
     from balaclava.simulation.analysis.regret_tails import BadRuns, RegretQuantile
     from balaclava.simulation.analysis.summary import Summary
     from balaclava.simulation.analysis.winners import Winners
@@ -212,23 +214,58 @@ class Results:
 
         return find_winners(self, confidence)
 
-    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
-        """Draw the mean regret of each policy.
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        band: Band = (0.1, 0.9),
+        log_rounds: bool = False,
+        log_regret: bool = False,
+        bound: bool = False,
+        theory: bool = False,
+        paper: bool = False,
+        ax: Axes | None = None,
+    ) -> Figure:
+        """Draw the mean regret of each policy over the rounds; the legend states its guarantee.
+
+        Colours and line styles differ for any colour vision. Fonts are embedded. Policies without a
+        finished repetition are left out.
 
         Args:
             path: where to save the figure, as .png, .pdf or .svg; None saves nothing.
-            **options: band, log_rounds, log_regret, bound, theory and ax, as described in
-                `balaclava.simulation.analysis.regret_plots.plot`.
+            band: two quantiles of the repetitions, "interval" for the 95 % interval of the mean,
+                or None.
+            log_rounds: use a logarithmic axis of rounds: logarithmic regret becomes a straight
+                line.
+            log_regret: use a logarithmic axis of regret.
+            bound: draw the proved bound at the horizon as a level, if there is one. There is none
+                for late rewards.
+            theory: draw the proved bound at every checkpoint as a dashed curve, if there is one.
+                Most are far above the measured regret: combine with log_regret.
+            paper: draw for one column of a paper: 3.4 inches wide, with 8 points, no title and the
+                legend below.
+            ax: axes to draw on; by default those of a new figure.
 
         Returns:
             The matplotlib figure.
 
         Raises:
-            ParameterError: if an option or the ending of `path` is not allowed.
-        """
-        from balaclava.simulation.analysis.regret_plots import plot
+            ParameterError: if `band`, `ax` or the ending of `path` is not allowed.
 
-        return plot(self, path, **options)
+        Example:
+            >>> import balaclava as bl
+            >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
+            >>> results = bl.simulate(bl.policy("ucb1", arms=3), world,
+            ...                       horizon=1_000, repetitions=10, seed=1)
+            >>> [line.get_label() for line in results.plot().axes[0].lines]
+            ['ucb1 [not private]']
+        """
+        from balaclava.simulation.analysis import regret_plots
+
+        return regret_plots.plot(
+            self, path, band=band, log_rounds=log_rounds, log_regret=log_regret, bound=bound,
+            theory=theory, paper=paper, ax=ax,
+        )  # fmt: skip
 
     def to_arrow(self) -> Any:
         """The results in long form.

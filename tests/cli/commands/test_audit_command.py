@@ -9,19 +9,17 @@ import pytest
 from tests.cli.running import invoke
 
 
-def test_audit_in_words_and_as_json() -> None:
+def test_audit_as_json() -> None:
     small = ("--epsilon", "1", "--trials", "4000", "--pairs", "40")
-    answer = invoke("audit", "dp-se", *small)
-    assert answer.exit_code == 0, answer.output
-    assert "CONSISTENT" in answer.output
     answer = invoke("audit", "dp-se", *small, "--json", "--set", "radius_scale=0.1", "--quick")
+    assert answer.exit_code == 0, answer.output
     said = json.loads(answer.output)
     assert said["verdict"] == "consistent"
     assert said["parameters"]["radius_scale"] == 0.1
     assert said["replay"]["pairs"] == 40
 
 
-def test_audit_of_a_policy_that_claims_nothing() -> None:
+def test_audit_in_words() -> None:
     answer = invoke("audit", "ucb1", "--trials", "4000", "--pairs", "40")
     assert answer.exit_code == 0
     assert "NOT PRIVATE" in answer.output

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava._core.number_format import rounded_down
+from balaclava.cli.commands.summary_command import print_summary
 from balaclava.cli.options import option
 from balaclava.cli.terminal import print_table, progress_bar, waiting
 
@@ -62,7 +63,7 @@ def demo(out: Path) -> None:
             winners=True,
             progress=progress,
         )
-    click.echo(str(results.summary()))
+    print_summary(results, advice="report.html has them")
     click.echo(
         "\nTo find the best page takes less than to name it, and both depend on the rates. For "
         f"yours: balaclava plan --arms {len(DEMO_MEANS)} --rate 0.06 --difference 0.03"

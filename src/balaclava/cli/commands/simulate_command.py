@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from balaclava.cli.commands.summary_command import print_summaries, results_json
-from balaclava.cli.options import delay_options, device_option, option, pop_delay, workers_option
+from balaclava.cli.options import (
+    delay_options,
+    device_option,
+    option,
+    pop_delay,
+    wide_option,
+    workers_option,
+)
 from balaclava.cli.terminal import INTERRUPTED_STATUS, print_json, progress_bar
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
 @option("--extend", bool, "Add to the folder of another experiment.")
 @option("--json as_json", bool, "Print the tables as JSON.")
 @option("--list show", bool, "List the cells without playing them.")
+@wide_option
 @option("--winners", bool, "Report how many runs name the right arm, and when.")
 @device_option
 @delay_options
@@ -49,6 +57,7 @@ def simulate(
     show: bool,
     winners: bool,
     as_json: bool,
+    wide: bool,
     device: Device | None,
     **options: Any,
 ) -> None:
@@ -101,9 +110,9 @@ def simulate(
     finished = (out / SUMMARY_FILE).exists()
     words = f"{out} was finished before; nothing was played"
     if not finished:
-        words = f"\nwrote {_write(sweep, quiet=as_json)} to {out}"
+        words = f"\nwrote {_write(sweep, quiet=as_json, wide=wide)} to {out}"
     elif not as_json:
-        print_summaries(_results(sweep))
+        print_summaries(_results(sweep), wide)
     if as_json:
         print_json(results_json(_results(sweep)))
     click.echo(words, err=as_json)
@@ -142,7 +151,7 @@ def _report_interruption(sweep: Sweep) -> None:
     )
 
 
-def _write(sweep: Sweep, *, quiet: bool = False) -> str:
+def _write(sweep: Sweep, *, quiet: bool = False, wide: bool = False) -> str:
     """Write tables and plots; return their names in words."""
     from balaclava._core.atomic_files import atomically
     from balaclava.experiments.sweep import SUMMARY_FILE
@@ -164,7 +173,7 @@ def _write(sweep: Sweep, *, quiet: bool = False) -> str:
             results.plot(sweep.folder / name)
             pictures.append(name)
     if not quiet:
-        print_summaries(_results(sweep))
+        print_summaries(_results(sweep), wide)
     with atomically(sweep.folder / SUMMARY_FILE) as temporary:
         temporary.write_text("\n\n".join(tables) + "\n", encoding="utf-8")
     if len(settings) == 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from balaclava.cli.options import option
+from balaclava.cli.options import option, wide_option
 from balaclava.cli.terminal import print_json, print_table
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 @click.command(short_help="Print the tables of results.")
 @click.argument("source", type=click.Path(path_type=Path))
 @option("--json as_json", bool, "Print as JSON.")
-def summary(source: Path, as_json: bool) -> None:
+@wide_option
+def summary(source: Path, as_json: bool, wide: bool) -> None:
     """Print the tables of SOURCE: the folder of a sweep, or a results file.
 
     \b
@@ -32,7 +33,7 @@ def summary(source: Path, as_json: bool) -> None:
     if as_json:
         print_json(results_json(results.items()))
     else:
-        print_summaries(list(results.items()))
+        print_summaries(list(results.items()), wide)
 
 
 @click.command()
@@ -49,24 +50,27 @@ def example() -> None:
     click.echo(text, nl=False)
 
 
-def print_summaries(results: list[tuple[str, Results]]) -> None:
+def print_summaries(results: list[tuple[str, Results]], wide: bool = False) -> None:
     """Print the tables of several settings, with their headings if there are several."""
     for i, (heading, each) in enumerate(results):
         click.echo("\n" * (i > 0) + (f"{heading}: " if len(results) > 1 else ""), nl=False)
-        print_summary(each)
+        print_summary(each, wide)
 
 
-def print_summary(results: Results) -> None:
-    """Print the tables, on a terminal in its width."""
+def print_summary(
+    results: Results, wide: bool = False, advice: str = "--wide shows all columns"
+) -> None:
+    """Print the tables, on a terminal in its width; unless `wide`, some columns are left out."""
     from balaclava.simulation.analysis.regret_tails import TAIL_HEADER
+    from balaclava.simulation.analysis.summary import OPTIONAL_COLUMNS
 
     table = results.summary()
-    if not sys.stdout.isatty():
+    if wide or not sys.stdout.isatty():
         click.echo(str(table))
         return
     click.echo(f"{table.title}\n")
     header, *rows = table.cells
-    print_table(header, rows)
+    print_table(header, rows, OPTIONAL_COLUMNS, advice)
     if table.tails:
         click.echo()
         print_table(TAIL_HEADER, table.tails)

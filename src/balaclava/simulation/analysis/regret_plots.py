@@ -24,6 +24,8 @@ Band = tuple[float, float] | Literal["interval"] | None
 
 # The palette of Okabe and Ito (2008), for any colour vision; without yellow, too faint for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_COLUMN_SIZE = (3.4, 2.6)  # inches: a column of the usual two-column papers is 3.3 to 3.5 wide
+_COLUMN_POINTS = 8  # size of letters there: captions have 8 to 9
 LINE_STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven colours and four styles: 28 different curves
 
 
@@ -36,42 +38,15 @@ def plot(
     log_regret: bool = False,
     bound: bool = False,
     theory: bool = False,
+    paper: bool = False,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the mean regret of each policy over the rounds.
-
-    Args:
-        results: policies without a finished repetition are left out.
-        path: where to save the figure; its ending (.png, .pdf, .svg) decides the format.
-        band: two quantiles of the repetitions, "interval" for the 95 % interval of the mean, or
-            None.
-        log_rounds: use a logarithmic axis of rounds: logarithmic regret becomes a straight line.
-        log_regret: use a logarithmic axis of regret.
-        bound: draw the proved bound at the horizon as a level, if there is one. There is none for
-            late rewards.
-        theory: draw the proved bound at every checkpoint as a dashed curve, if there is one. Most
-            are far above the measured regret: combine with log_regret.
-        ax: axes to draw on; by default those of a new figure.
-
-    Returns:
-        The matplotlib figure.
-
-    Raises:
-        ParameterError: if `band`, `ax` or the ending of `path` is not allowed.
-
-    Example:
-        >>> import balaclava as bl
-        >>> world = bl.environment("bernoulli", means=[0.3, 0.5, 0.7])
-        >>> results = bl.simulate(bl.policy("ucb1", arms=3), world,
-        ...                       horizon=1_000, repetitions=10, seed=1)
-        >>> [line.get_label() for line in results.plot().axes[0].lines]
-        ['ucb1 [not private]']
-    """
+    """Draw the mean regret of each policy: see `Results.plot`."""
     require_extra("matplotlib", "a plot")
     _check_band(band)
     own = ax is None
     if ax is None:
-        ax = new_axes()
+        ax = new_axes(_COLUMN_SIZE) if paper else new_axes()
     for label, colour, style in zip(
         results.labels, itertools.cycle(COLOURS), itertools.cycle(LINE_STYLES), strict=False
     ):
@@ -82,6 +57,8 @@ def plot(
         if theory:
             _theory(results, label, ax, look)
     _describe(results, ax, band, own)
+    if paper:
+        _fit_column(ax, own)
     if log_rounds:
         ax.set_xscale("log")
     elif own:
@@ -96,12 +73,28 @@ def plot(
     return figure
 
 
-def new_axes() -> Axes:
-    """Axes of a new figure, in the size of all plots."""
+def new_axes(size: tuple[float, float] = (9.0, 4.8)) -> Axes:
+    """Axes of a new figure, in inches."""
     require_extra("matplotlib", "a plot")
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(9, 4.8), layout="constrained", dpi=150).add_subplot()
+    return Figure(figsize=size, layout="constrained", dpi=150).add_subplot()
+
+
+def _fit_column(ax: Axes, own: bool) -> None:
+    """Small letters and no title, for a column whose caption says the rest."""
+    ax.set_title("", loc="left")
+    ax.tick_params(labelsize=_COLUMN_POINTS)
+    for text in (ax.xaxis.label, ax.yaxis.label):
+        text.set_fontsize(_COLUMN_POINTS)
+    figure = ax.get_figure(root=True)
+    for legend in (ax.get_legend(), *(figure.legends if own and figure is not None else ())):
+        if legend is None:
+            continue
+        for text in legend.get_texts():
+            text.set_fontsize(_COLUMN_POINTS)
+        if own:
+            legend.set_loc("outside lower center")
 
 
 def _check_band(band: Any) -> None:
@@ -196,5 +189,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
             f"path = {brief(os.fspath(path))} does not end in a known format; choose one of "
             f"{', '.join('.' + name for name in sorted(kinds))}"
         )
-    with atomically(path) as temporary:
+    from matplotlib import rc_context
+
+    # Type 42 embeds the fonts; journals refuse the default, Type 3.
+    with rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}), atomically(path) as temporary:
         figure.savefig(temporary, format=ending)

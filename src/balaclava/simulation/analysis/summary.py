@@ -23,6 +23,8 @@ _HEADER = (
     *(percent(q, "g") for q in SUMMARY_QUANTILES),
     "best arm",
 )
+# Columns that a narrow terminal leaves out, the least important first.
+OPTIONAL_COLUMNS = (*(percent(q, "g") for q in (0.25, 0.75, 0.5, 0.05, 0.95)), "repetitions")
 
 
 class SummaryRow(NamedTuple):
