@@ -171,6 +171,20 @@ def _needed(params: Any) -> int:
     return params.start if "start" in params._fields else 1
 
 
+def pools_in(state: Any) -> Pools | None:
+    """The pools of a state, or None if it has none."""
+    if isinstance(state, Pools):
+        return state
+    parts = (pools_in(part) for part in state if hasattr(part, "_fields"))
+    return next((part for part in parts if part is not None), None)
+
+
+def are_equal(state: Any, other: Any) -> bool:
+    """Whether all arrays of two states of one policy are equal."""
+    pairs = zip(_arrays(state), _arrays(other), strict=True)
+    return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
+
+
 def queued_places(pools: Pools) -> range:
     """The places of batches that do not count yet."""
     return range(int(pools.counted[0]) + 1, int(pools.placed_batches[0]) + 1)

@@ -77,6 +77,11 @@ def is_decision_id(text: str) -> bool:
     return _DECISION_ID.fullmatch(text) is not None
 
 
+def person_tag(digest: str) -> int:
+    """The first 60 bits of a person's digest, which find the person's decisions."""
+    return int(digest[:15], 16)
+
+
 class Vault:
     """The secret key, outside the database: it digests persons and signs sessions."""
 

@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,19 @@ from balaclava.service.documents import (
 from balaclava.service.engine import jobs
 from balaclava.service.engine.changes import EditExperiment
 from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.erasure import (
+    ErasePerson,
+    persons_experiments,
+    unapplied_erasures,
+)
 from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE, ServedExperiment
 from balaclava.service.engine.unit_of_work import read_experiment
 from balaclava.service.engine.writer import Clock, Writer
+from balaclava.service.export import ExportFormat, export
 from balaclava.service.problems import Problem, StartError
-from balaclava.service.store.ledger import Ledger
+from balaclava.service.store.ledger import EXPORTED, Ledger
 from balaclava.service.store.schema import (
-    STATES,
+    decision_state,
     decisions,
     ended_sessions,
     experiments,
@@ -121,6 +127,11 @@ class Service:
         service._apply_revocations()
         laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # the first call takes seconds
         service.writer.start()
+        try:
+            service._replay_erasures()
+        except BaseException:
+            service.close()
+            raise
         return service
 
     def _apply_revocations(self) -> None:
@@ -190,6 +201,16 @@ class Service:
         """Revoke an API key at once."""
         await self.await_job(jobs.RevokeKey(self.ledger, id, by))
         await asyncio.to_thread(self._expire_keys)
+
+    async def erase(self, person: str, by: str) -> dict[str, Any]:
+        """Erase a person's data in all experiments; says what was erased, and its limits."""
+        digests = await asyncio.to_thread(persons_experiments, self.storage, self.vault, person)
+        return await self.await_job(ErasePerson(self.ledger, digests, by))
+
+    def _replay_erasures(self) -> None:
+        """Erase again what a restored database brought back."""
+        for erasure in unapplied_erasures(self.storage, self.ledger):
+            self.run_job(erasure)
 
     # Reading
 
@@ -275,7 +296,7 @@ class Service:
             "decision_id": row.id,
             "experiment": row.name,
             "arm": row.arm,
-            "state": "rewarded" if row.kind is not None else STATES[row.state],
+            "state": decision_state(row.kind, row.state),
             "made": row.made,
             "closes": row.closes,
         }
@@ -330,6 +351,14 @@ class Service:
         except TimeoutError:
             return "the database does not answer"
         return None
+
+    def export(
+        self, name: str, form: ExportFormat, since: float, until: float, by: str
+    ) -> Iterator[bytes]:
+        """Definition, guarantee, releases and decisions; never rewards."""
+        answer = export(self, name, form, since, until)
+        self.ledger.note(EXPORTED, name, None, f"as {form}", by)
+        return answer
 
     # Ledger and keys
 

@@ -43,4 +43,5 @@ class EditExperiment(WriteJob):
         what = ", ".join(f"{name} = {value!r}" for name, value in sorted(self.changes.items()))
         self.ledger.note(EDITED, self.name, None, what, self.by)
         experiment.settings = settings
+        experiment.clean_up_at(work.now)  # retention may be shorter
         work.mark_changed(experiment)

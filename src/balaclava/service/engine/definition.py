@@ -16,6 +16,7 @@ from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.engine.settings import check_retention
 from balaclava.service.problems import Problem
 
+ERASED_REGARDLESS = "whether and when a participant is erased does not depend on any reward"
 LONGEST_WINDOW = 10 * 366 * 86_400.0  # seconds: ten years, longer than any trial waits
 
 _ADDED: dict[str, Any] = {"retention": None}  # fields of later versions, with their defaults
@@ -114,6 +115,8 @@ class ExperimentDefinition:
             copied=False,
             otherwise="" if policy.model == "local" else advice,
         )
+        if one.private and self.settle == "arrival":
+            one = dataclasses.replace(one, assumptions=(*one.assumptions, ERASED_REGARDLESS))
         return guarantee_after_restores(one, restored, "the database")
 
     def person_guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:

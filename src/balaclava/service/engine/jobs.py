@@ -18,6 +18,7 @@ from balaclava.service.credentials import (
     is_decision_id,
     key_digest,
     new_key,
+    person_tag,
 )
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.served_experiment import FINISHED, PAUSED, RUNNING, ServedExperiment
@@ -29,7 +30,7 @@ from balaclava.service.engine.unit_of_work import (
 )
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import CREATED, KEY_MADE, KEY_REVOKED, Ledger
-from balaclava.service.store.schema import ended_sessions, experiments, keys
+from balaclava.service.store.schema import ERASED, ended_sessions, experiments, keys
 from balaclava.service.store.sql import END_SESSION, UPSERT_META, execute_many
 
 RECORDED = {"recorded": True}
@@ -106,6 +107,10 @@ class MakeDecisions(WriteJob):
         if self.sticky and not self._person:
             raise Problem(422, "sticky decisions need a `person`, whose arm they repeat")
         rows = self._decide(work, experiment)
+        if self._person:
+            tag = person_tag(self._person)
+            for row in rows:
+                row["person"] = tag
         work.add_decisions(rows)
         work.mark_changed(experiment)
         if self._request:
@@ -188,7 +193,7 @@ class RecordRewards(WriteJob):
         experiment = work.by_id.get(row["experiment"])
         if experiment is None:
             return damaged_experiment()
-        if experiment.counters.time >= row["closes"]:
+        if experiment.counters.time >= row["closes"] or row["kind"] == ERASED:
             return Problem(
                 410,
                 "the reward window of this decision is over; nothing was recorded. Send rewards "
@@ -289,6 +294,8 @@ class SetExperimentState(WriteJob):
             raise Problem(409, "the experiment is finished, which cannot be undone")
         self.ledger.note(self.verb, self.name, None, self.by, self.by)
         experiment.state = wanted
+        if wanted == FINISHED:
+            experiment.clean_up_at(work.now)
         work.mark_changed(experiment)
 
 

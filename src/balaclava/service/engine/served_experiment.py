@@ -18,6 +18,7 @@ from balaclava.agents.estimates import EstimateReader
 from balaclava.agents.policy_runner import REWARD, Choice, Observation, PolicyRunner
 from balaclava.agents.saving import DamageError, fill_from_bytes, state_bytes
 from balaclava.agents.settling import arrival_condition
+from balaclava.agents.unreleased import awaits_release, replace_reward
 from balaclava.errors import BalaclavaError, EstimateError, ParameterError, SavedStateError
 from balaclava.policies.base import NamedArms
 from balaclava.privacy.guarantee import Guarantee
@@ -26,7 +27,7 @@ from balaclava.service.credentials import new_decision_ids
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
 from balaclava.service.problems import Problem
-from balaclava.service.store.schema import DEFAULTED, GIVEN_UP, NOT_LEARNED, OPEN, REWARDED
+from balaclava.service.store.schema import DEFAULTED, ERASED, GIVEN_UP, NOT_LEARNED, OPEN, REWARDED
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
 RESULTS_CONFIDENCE = 0.95  # default of results, and level of the charts' intervals
@@ -88,6 +89,7 @@ class ServedExperiment:
         self.counters = Counters(decisions=list(zeros), learning=list(zeros))
         self.created = 0.0
         self.next_due: float | None = None
+        self.next_cleanup: float | None = None
         self.settings = ExperimentSettings()
         self._cached_values: tuple[Any, dict[str, Any]] | None = None
 
@@ -102,6 +104,7 @@ class ServedExperiment:
         )
         experiment.counters = Counters.from_json(row.books)
         experiment.created, experiment.next_due = row.created, row.next_due
+        experiment.next_cleanup = row.next_cleanup
         experiment.settings = ExperimentSettings.from_json(row.settings)
         rounds = experiment.counters.rounds
         if experiment.counters.roster is not None:
@@ -135,6 +138,7 @@ class ServedExperiment:
             "books": self.counters.json,
             "policy_state": state_bytes(self.runner.state),
             "next_due": self.next_due,
+            "next_cleanup": self.next_cleanup,
             "settings": self.settings.json,
         }
 
@@ -289,6 +293,8 @@ class ServedExperiment:
             elif place < learning:
                 counters.closed += 1  # it has no reward
             rows.append(row)
+        if self.next_cleanup is None:
+            self.next_cleanup = counters.time + self.retention
         if self.next_due is None and any(row["learns"] for row in rows):
             self.next_due = closes
         return rows
@@ -347,19 +353,60 @@ class ServedExperiment:
             self.counters.closed += 1
             return
         default = self.definition.default_reward
-        observation = Observation(row["kind"], row["value"]) if row["kind"] else None
+        came = row["kind"] not in (None, ERASED)
+        observation = Observation(row["kind"], row["value"]) if came else None
         row["state"] = DEFAULTED if observation is None else REWARDED
         if observation is None and default is not None:
             observation = self.runner.checked(Observation(REWARD, default))
         self.counters.closed += 1
-        row["kind"] = row["value"] = None
         if observation is not None:
             self.runner.learn(_entry(row), observation)
             self.counters.defaulted += not self.settles_by_window
+            self._hold(row, came)
             return
+        row["value"] = None
         self.runner.forget(_entry(row))
         row["state"] = GIVEN_UP
         self.counters.given_up += 1
+
+    def _hold(self, row: dict[str, Any], came: bool) -> None:
+        """Keep the reward of a named person until its batch is released: it may be erased."""
+        open_batch = awaits_release(self.runner, row["arm"], row["phase"])
+        if row["person"] is not None and not open_batch:
+            self.clean_up_at(self.counters.time)
+        if not (came and open_batch and row["person"] is not None):
+            row["value"] = None
+            row["kind"] = ERASED if row["kind"] == ERASED else None
+
+    def drop_released(self, rows: list[dict[str, Any]]) -> None:
+        """Drop the held rewards of batches that were released meanwhile."""
+        for row in rows:
+            held = row["value"] is not None and row["state"] != OPEN
+            if held and not awaits_release(self.runner, row["arm"], row["phase"]):
+                row["kind"] = row["value"] = None
+
+    def clean_up_at(self, moment: float) -> None:
+        """Let the next cleanup be no later than a moment."""
+        known = self.next_cleanup
+        self.next_cleanup = moment if known is None else min(known, moment)
+
+    def erase(self, row: dict[str, Any]) -> None:
+        """Erase the reward of a decision that is not released, and link the row to no person.
+
+        Where batches settle by windows, the reward counts as missing and nothing else changes:
+        neither the size of its batch nor the time of its release.
+        """
+        if row["state"] == OPEN and not self.settles_by_window and self.state != FINISHED:
+            self.runner.forget(_entry(row))
+            row["state"] = GIVEN_UP
+            self.counters.closed += 1
+            self.counters.given_up += 1
+        elif row["state"] == REWARDED and row.get("value") is not None:
+            default = self.definition.default_reward
+            assert default is not None  # rewards are held only where there is one
+            place = row["arm"], row["phase"], row["round"]
+            replace_reward(self.runner, *place, row["value"], default)
+        row.update(kind=ERASED, value=None, person=None, request=None)
 
     def _record_wait(self, seconds: float) -> None:
         waits = self.counters.waits or [0] * _WAIT_BUCKETS

@@ -13,7 +13,7 @@ from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.problems import Problem
 from balaclava.service.store import sql
 from balaclava.service.store.ledger import Ledger
-from balaclava.service.store.schema import OPEN, decisions, experiments
+from balaclava.service.store.schema import ERASED, OPEN, decisions, experiments
 from balaclava.service.store.storage import Storage, advisory_lock
 
 log = logging.getLogger("balaclava.service")
@@ -32,6 +32,7 @@ class Prefetch:
     persons: set[tuple[str, str]] = field(default_factory=set)
     creates: bool = False  # an experiment, under the advisory lock
     due: bool = False  # all experiments with ended windows
+    cleanup: bool = False  # some experiments with something to delete
 
 
 class StoredPerson(NamedTuple):
@@ -74,6 +75,7 @@ class UnitOfWork:
         self._new_decisions: list[dict[str, Any]] = []
         self._new_requests: list[dict[str, Any]] = []
         self._changed_persons: set[tuple[int, str]] = set()
+        self._erased: list[str] = []  # ids of decisions
         self._wrote = False  # beyond the rows above
         self._loaded: dict[str, int] = {}  # versions as read, by uid
 
@@ -90,6 +92,8 @@ class UnitOfWork:
         ids.update(row[0] for row in sql.fetch(self.connection, sql.EXPERIMENT_IDS, prefetch.names))
         due = self._due_ids() if prefetch.due else set()
         ids |= due
+        if prefetch.cleanup:
+            ids.update(self._cleanup_ids())
         for id, version in self._storage.locked(self.connection, sorted(ids)):
             experiment = self._cache.get(id)
             if experiment is None or experiment.version != version:
@@ -143,6 +147,27 @@ class UnitOfWork:
 
     def update_decision(self, row: dict[str, Any]) -> None:
         self._changed[row["id"]] = row
+
+    def decisions_of(self, tag: int, experiment: ServedExperiment) -> list[dict[str, Any]]:
+        """The decisions of a person in an experiment, with changes of this transaction."""
+        stored = sql.DECISIONS.read(self.connection, "WHERE person IN (*)", [tag])
+        rows = [self.decisions.setdefault(row["id"], row) for row in stored]
+        rows += self._new_decisions
+        mine = experiment.id, tag
+        return [row for row in rows if (row["experiment"], row.get("person")) == mine]
+
+    def erase_decision(self, row: dict[str, Any]) -> None:
+        """Store an erased decision: `ServedExperiment.erase` changed the row."""
+        if any(row is new for new in self._new_decisions):
+            row.update(position=None, propensity=None, level=None)
+        else:
+            self.update_decision(row)
+            self._erased.append(row["id"])
+
+    def forget_requests(self, ids: set[tuple[int]]) -> None:
+        """Delete requests, also those of this transaction."""
+        self._new_requests = [row for row in self._new_requests if (row["id"],) not in ids]
+        sql.execute_many(self.connection, sql.DELETE_REQUEST, sorted(ids))
 
     def add_decisions(self, rows: list[dict[str, Any]]) -> None:
         self._new_decisions += rows
@@ -220,6 +245,8 @@ class UnitOfWork:
         sql.SNAPSHOTS.insert(self.connection, snapshots_taken)
         rows = [(row["state"], row["kind"], row["value"], id) for id, row in self._changed.items()]
         sql.execute_many(self.connection, sql.UPDATE_DECISION, rows)
+        erased = [(ERASED, id) for id in self._erased]
+        sql.execute_many(self.connection, sql.ERASE_DECISION, erased)
         known = [(*key, *self.persons[key]) for key in sorted(self._changed_persons)]
         sql.execute_many(self.connection, sql.UPSERT_PERSON, known)
         touched = self._touched or self._created or self._new_decisions or self._changed
@@ -235,6 +262,10 @@ class UnitOfWork:
     def _due_ids(self) -> set[int]:
         due = select(experiments.c.id).where(experiments.c.next_due <= self.now)
         return set(self.connection.scalars(due.limit(100)))
+
+    def _cleanup_ids(self) -> set[int]:
+        ripe = select(experiments.c.id).where(experiments.c.next_cleanup <= self.now)
+        return set(self.connection.scalars(ripe.order_by(experiments.c.next_cleanup).limit(10)))
 
     def _load_decisions(self, ids: Iterable[str]) -> None:
         for row in sql.DECISIONS.read(self.connection, "WHERE id IN (*)", ids):
@@ -266,6 +297,7 @@ class UnitOfWork:
         if not experiment.overdue:
             return
         experiment.next_due = None
+        closed: list[dict[str, Any]] = []
         rows = sql.DECISIONS.read(self.connection, _STILL_OPEN, [experiment.id])
         for place, row in enumerate(rows):
             if row["closes"] > experiment.counters.time or place == _MOST_CLOSED:
@@ -274,6 +306,8 @@ class UnitOfWork:
             known = self.decisions.setdefault(row["id"], row)
             experiment.close_window(known)
             self.update_decision(known)
+            closed.append(known)
+        experiment.drop_released(closed)
         self.mark_changed(experiment)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from balaclava.service.engine.cleanup import CleanUp
 from balaclava.service.engine.jobs import CloseWindows, NoteTime, WriteJob
 from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.engine.unit_of_work import OverdueWindowsError, Prefetch, UnitOfWork
@@ -133,6 +134,7 @@ class Writer:
                 # By the clock only: a tick for each job would reveal that rewards arrived.
                 self._next_tick = (self._clock.now() // _TICK + 1) * _TICK
                 batch.append((CloseWindows(), Future()))
+                batch.append((CleanUp(), Future()))
                 if self._clock.now() >= self._next_note:
                     self._next_note = self._clock.now() + _NOTE
                     batch.append((NoteTime(), Future()))

@@ -165,9 +165,19 @@ class DecisionStateOut(AnswerBody):
     decision_id: str
     experiment: str
     arm: int
-    state: Literal["open", "rewarded", "defaulted", "given up", "not learned from"]
+    state: Literal["open", "rewarded", "defaulted", "given up", "not learned from", "erased"]
     made: float
     closes: float
+
+
+class ErasedOut(AnswerBody):
+    """what was erased of a person, and its limits."""
+
+    experiments: list[str]
+    decisions: int
+    erased: list[str]
+    kept: list[str]
+    cannot_be_undone: list[str]
 
 
 class EntryOut(AnswerBody):

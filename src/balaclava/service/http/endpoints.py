@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from balaclava.agents.policy_runner import REPORT, REWARD
 from balaclava.service.credentials import ApiKey
@@ -14,6 +14,7 @@ from balaclava.service.documents import for_readers
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import ReceivedReward
 from balaclava.service.engine.served_experiment import RESULTS_CONFIDENCE
+from balaclava.service.export import MEDIA_TYPES, ExportFormat
 from balaclava.service.http import answers, payloads
 from balaclava.service.http.metrics import Metrics
 from balaclava.service.problems import Problem
@@ -201,6 +202,34 @@ def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> No
     def ledger() -> dict[str, Any]:
         """Return all budgets and all ledger entries."""
         return service.ledger_document()
+
+    @router.get(
+        "/v1/experiments/{name}/export",
+        response_class=StreamingResponse,
+        responses={200: {"content": {media: {} for media in MEDIA_TYPES.values()}}},
+    )
+    def export_experiment(
+        name: str,
+        key: Annotated[ApiKey, Depends(key_of)],
+        format: ExportFormat = "jsonl",
+        since: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0.0,
+        until: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 1e11,
+    ) -> Response:
+        """Return definition, guarantee, releases and decisions made in [since, until)."""
+        answer = service.export(name, format, since, until, key.actor)
+        disposition = f'attachment; filename="experiment.{format}"'
+        return StreamingResponse(
+            answer,
+            media_type=MEDIA_TYPES[format],
+            headers={"Content-Disposition": disposition, "Cache-Control": "no-store"},
+        )
+
+    @router.delete("/v1/persons", **_answers(answers.ErasedOut))
+    async def erase(
+        payload: payloads.PersonIn, key: Annotated[ApiKey, Depends(key_of)]
+    ) -> dict[str, Any]:
+        """Erase a person's data; says what was erased, and its limits."""
+        return await service.erase(payload.person, key.actor)
 
     @router.get("/v1/audit-trail", **_answers(answers.AuditTrailOut))
     def audit_trail(

@@ -147,6 +147,12 @@ class DecisionRewardOut(RewardOut):
     decision_id: str
 
 
+class PersonIn(Payload):
+    """A participant whose data are to be erased."""
+
+    person: ShortText
+
+
 class PopulationIn(Payload):
     """The total privacy budget of a population."""
 
@@ -187,6 +193,7 @@ FIELD_NAMES = {
         ExperimentChangesIn,
         DecisionsIn,
         DecisionRewardIn,
+        PersonIn,
         PopulationIn,
         KeyIn,
     )
@@ -198,6 +205,9 @@ FIELD_NAMES = {
     "points",
     "after",
     "limit",
+    "format",
+    "since",
+    "until",
     "body",
     "query",
     "path",

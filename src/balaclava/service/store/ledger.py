@@ -286,18 +286,19 @@ class Ledger:
         with self._reading() as connection:
             return audit_trail.require_intact(connection)
 
-    def record_erasure(self, at: float, digests: Mapping[str, str]) -> None:
-        """Record the digest of an erased person by uid of the experiment, before the erasure."""
+    def record_erasure(self, at: float, digests: Mapping[str, str]) -> int:
+        """Record the digest of an erased person by experiment, before the erasure; its number."""
         rows = [{"at": at, "uid": uid, "digest": digest} for uid, digest in digests.items()]
-        with self._engine.begin() as connection:
-            connection.execute(sa.insert(erasures), rows)
+        with self._exclusive() as connection:
+            if rows:
+                connection.execute(sa.insert(erasures), rows)
+            return int(connection.scalar(sa.select(sa.func.max(erasures.c.id))) or 0)
 
-    def erased(self) -> list[tuple[float, str, str]]:
-        """All erasures: time, uid of the experiment, digest of the person."""
-        columns = (erasures.c[name] for name in ("at", "uid", "digest"))
+    def erasures_after(self, number: int) -> list[Any]:
+        """Erasures with a higher number: id, at, uid of the experiment, digest of the person."""
+        wanted = sa.select(erasures).where(erasures.c.id > number).order_by(erasures.c.id)
         with self._reading() as connection:
-            rows = connection.execute(sa.select(*columns).order_by(erasures.c.id))
-            return [(row.at, row.uid, row.digest) for row in rows]
+            return list(connection.execute(wanted))
 
     def revoked_keys(self) -> set[str]:
         """Ids of revoked API keys: a restored database does not know them all."""

@@ -1,8 +1,8 @@
 """Tables of the service's database. Migrations create them; a test compares the two.
 
-`decisions.value` holds a reward from its arrival to the end of its window, and only where batches
-settle by windows. `experiments.policy_state` holds the policy's sums. Persons and request ids are
-stored as keyed digests only.
+`decisions.value` holds a reward only where batches settle by windows: from its arrival to the end
+of its window, or for a named person until its batch is released. `experiments.policy_state` holds
+the policy's sums. Persons and request ids are stored as keyed digests only.
 """
 
 import sqlalchemy as sa
@@ -11,9 +11,19 @@ metadata = sa.MetaData()
 
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite increments INTEGER keys only
 
+ERASED = "erased"  # in `decisions.kind`: the participant's data were erased
+
 # States of a decision
 OPEN, REWARDED, DEFAULTED, GIVEN_UP, NOT_LEARNED = range(5)
 STATES = ("open", "rewarded", "defaulted", "given up", "not learned from")
+
+
+def decision_state(kind: str | None, state: int) -> str:
+    """The state of a decision as an admin sees it."""
+    if kind == ERASED:
+        return ERASED
+    return "rewarded" if kind is not None else STATES[state]
+
 
 meta = sa.Table(
     "meta",
@@ -35,6 +45,7 @@ experiments = sa.Table(
     sa.Column("books", sa.Text, nullable=False),  # `Counters` in JSON
     sa.Column("policy_state", sa.LargeBinary, nullable=False),
     sa.Column("next_due", sa.Float),  # end of the oldest open window
+    sa.Column("next_cleanup", sa.Float),  # when a decision or a held reward is to be deleted
     sa.Column("settings", sa.Text),  # `ExperimentSettings` in JSON; NULL: none was changed
 )
 
@@ -56,6 +67,23 @@ decisions = sa.Table(
     sa.Column("value", sa.Float),
     sa.Column("request", sa.BigInteger),
     sa.Column("position", sa.Integer),  # within its request
+    sa.Column("person", sa.BigInteger),  # first 60 bits of the keyed digest
+)
+sa.Index("decisions_by_age", decisions.c.experiment, decisions.c.made)
+sa.Index(
+    "decisions_of_person",
+    decisions.c.person,
+    sqlite_where=decisions.c.person.is_not(None),
+    postgresql_where=decisions.c.person.is_not(None),
+)
+_held = sa.and_(decisions.c.value.is_not(None), decisions.c.state != OPEN)
+sa.Index(  # rewards of open batches, for erasure until they are released
+    "decisions_held",
+    decisions.c.experiment,
+    decisions.c.arm,
+    decisions.c.phase,
+    sqlite_where=_held,
+    postgresql_where=_held,
 )
 sa.Index(
     "decisions_open",

@@ -17,9 +17,36 @@ from balaclava.service.store import schema
 _VALUES_PER_QUERY = 5_000  # below the limits of SQLite (32,766) and PostgreSQL (65,535)
 
 # Columns that change
-EXPERIMENT_COLUMNS = ("version", "state", "books", "policy_state", "next_due", "settings")
+EXPERIMENT_COLUMNS = (
+    "version",
+    "state",
+    "books",
+    "policy_state",
+    "next_due",
+    "next_cleanup",
+    "settings",
+)
 UPDATE_EXPERIMENT = f"UPDATE experiments SET {' = ?, '.join(EXPERIMENT_COLUMNS)} = ? WHERE id = ?"
 UPDATE_DECISION = "UPDATE decisions SET state = ?, kind = ?, value = ? WHERE id = ?"
+ERASE_DECISION = (
+    "UPDATE decisions SET kind = ?, value = NULL, person = NULL, request = NULL, position = NULL, "
+    "propensity = NULL, level = NULL WHERE id = ?"
+)
+DELETE_DECISION = "DELETE FROM decisions WHERE id = ?"
+DELETE_REQUEST = "DELETE FROM requests WHERE id = ?"
+HELD_BATCH = (  # the next batch with held rewards
+    "SELECT arm, phase FROM decisions WHERE experiment = ? AND value IS NOT NULL AND state <> 0 "
+    "AND (arm, phase) > (?, ?) ORDER BY arm, phase LIMIT 1"
+)
+DROP_HELD = (
+    "UPDATE decisions SET kind = NULL, value = NULL WHERE id IN (SELECT id FROM decisions WHERE "
+    "experiment = ? AND arm = ? AND phase = ? AND value IS NOT NULL AND state <> 0 LIMIT ?)"
+)
+OLD_DECISIONS = (
+    "SELECT id, round, arm, phase, made, state, request FROM decisions "
+    "WHERE experiment = ? AND made < ? ORDER BY made LIMIT ?"
+)
+OLDEST_DECISION = "SELECT min(made) FROM decisions WHERE experiment = ?"
 UPSERT_PERSON = (
     "INSERT INTO persons (experiment, digest, decisions, arm, decision) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (experiment, digest) DO UPDATE SET decisions = excluded.decisions, "
@@ -84,6 +111,17 @@ def execute_many(connection: Connection, statement: str, rows: Sequence[tuple[An
     if connection.dialect.name == "sqlite":
         return _sqlite(connection).executemany(statement, rows).rowcount
     return connection.exec_driver_sql(statement.replace("?", "%s"), list(rows)).rowcount
+
+
+def execute(
+    connection: Connection, statement: str, *values: Any
+) -> tuple[list[Sequence[Any]], int]:
+    """Execute a statement; returns its rows, and the number of rows that it changed."""
+    if connection.dialect.name == "sqlite":
+        cursor = _sqlite(connection).execute(statement, values)
+        return cursor.fetchall(), cursor.rowcount
+    result = connection.exec_driver_sql(statement.replace("?", "%s"), values)
+    return (list(result) if result.returns_rows else []), result.rowcount
 
 
 def fetch(

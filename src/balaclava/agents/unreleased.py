@@ -1,0 +1,60 @@
+"""Batches that are not released yet: whether a decision's is, its early end, and its rewards."""
+
+import copy
+from typing import Any
+
+from balaclava.agents.policy_runner import PolicyRunner
+from balaclava.frames import arm_slots
+from balaclava.frames.pools import NO_ROW, Pools, closing_decision, find_row
+
+
+def awaits_release(runner: PolicyRunner, arm: int, phase: int) -> bool:
+    """Whether a decision's batch is open; False if the policy does not keep batches in pools."""
+    return _row(runner, arm, phase)[1] != NO_ROW
+
+
+def end_batch(runner: PolicyRunner, arm: int, phase: int, round: int) -> None:
+    """End a batch with the decisions that it has; it is released when their windows are over.
+
+    Only a clock, decisions and releases may decide this: never a reward that is not released.
+    """
+    pools, row = _row(runner, arm, phase)
+    slot = runner.slot_of(arm)
+    if pools is None or row == NO_ROW or pools.number[slot] != phase:
+        return
+    last = closing_decision(pools, slot)
+    if last is not None:
+        runner.forget_slot(round, slot, last)
+
+
+def replace_reward(
+    runner: PolicyRunner, arm: int, phase: int, round: int, before: float, after: float
+) -> bool:
+    """Replace a reward in the sum of its open batch; False if that is not possible.
+
+    It is possible while the batch is open, if learning does nothing but add to its sum. That is
+    tried on a copy. Sums of private policies are exact, so nothing of the reward remains.
+    """
+    pools, row = _row(runner, arm, phase)
+    if pools is None or row == NO_ROW:
+        return False
+    slot, prepare = runner.slot_of(arm), runner.policy.prepare()
+    old, new = prepare(runner.params, before), prepare(runner.params, after)
+    trial = copy.deepcopy(runner.state)
+    sums = arm_slots.find_pools(trial)
+    sums.left[slot, row] += 1  # so that the trial does not release
+    runner.policy.kernels.learn(runner.params, trial, round, slot, old, phase, runner.rng)
+    added = sums.sums[slot, row] == pools.sums[slot, row] + old
+    sums.sums[slot, row] = pools.sums[slot, row]
+    if not added or not arm_slots.are_equal(trial, runner.state):
+        return False
+    pools.sums[slot, row] += new - old
+    return True
+
+
+def _row(runner: PolicyRunner, arm: int, phase: int) -> tuple[Pools | None, Any]:
+    """The pools and the row of an open batch; NO_ROW if it is not open."""
+    pools = arm_slots.pools_in(runner.state)
+    if pools is None or (runner.roster is not None and arm not in runner.roster.arm_in_slot):
+        return None, NO_ROW
+    return pools, find_row(pools, runner.slot_of(arm), phase)
