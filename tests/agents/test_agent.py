@@ -440,3 +440,32 @@ def test_rewards_outside_the_range_are_refused_or_clipped(name: str) -> None:
     assert bl.restore(lenient.agent(seed=1).save()).policy == lenient
     with pytest.raises(ParameterError, match="one of 'refuse', 'clip'"):
         bl.policy(name, **known, outside="ignore")
+
+
+def status_after_a_change(name, means, **more):
+    agent = bl.policy(name, arms=["a", "b"], epsilon=2.0, **more).agent(seed=1)
+    luck = np.random.default_rng(2)
+    for now in means:
+        for _ in range(1_500):
+            decision = agent.ask()
+            agent.tell(decision, float(luck.random() < now[decision.arm]))
+    return agent
+
+
+def test_status_names_a_played_arm_whose_mean_changed():
+    steady, fallen = (0.3, 0.8), (0.3, 0.55)
+    assert status_after_a_change("dp-imed", [steady, steady]).status().changed == ()
+    agent = status_after_a_change("dp-imed", [steady, fallen])
+    assert agent.status().changed == ("b",)
+    assert "the mean of b changed;" in str(agent.status())
+    assert bl.restore(agent.save()).status().changed == ("b",)
+    agent.retire_arm("b")
+    assert agent.status().changed == ()
+
+
+def test_status_counts_restarts():
+    agent = status_after_a_change("dp-imed", [(0.3, 0.8), (0.3, 0.1)], memory="detect")
+    assert agent.status().restarts == 1
+    assert "1 restart" in str(agent.status())
+    epochs = bl.policy("dp-se", arms=2, epsilon=1.0, horizon=100).agent(seed=1)
+    assert epochs.status().changed is None

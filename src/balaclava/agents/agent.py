@@ -376,7 +376,11 @@ class Agent:
         return self.estimates(confidence)
 
     def status(self) -> Status:
-        """Counts of decisions, rewards and releases.
+        """Counts of decisions, rewards and releases, and arms whose means seem to change.
+
+        An arm is in `changed` if its latest releases differ from its earlier ones beyond what noise
+        and chance explain: ever without a change with probability at most 1 %. It costs no epsilon.
+        Only arms that are played can be seen to change.
 
         Returns:
             The counts. With `settle="window"` none of them depends on when rewards came.
@@ -397,6 +401,8 @@ class Agent:
                 oldest_wait=0 if oldest is None else book.clock - oldest.round,
                 releases=self._runner.batches(),
                 awaited=delivery.awaited(),
+                changed=self._runner.changed_arms(),
+                restarts=self._policy.restarts(self._runner.state),
             )
 
     def estimates(self, confidence: float = 0.95) -> Estimates:

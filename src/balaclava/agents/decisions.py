@@ -171,6 +171,9 @@ class Status:
     oldest_wait: int  # further decisions since
     releases: int | None  # None for policies that release decisions only
     awaited: str  # the next event, in words
+    # Arms whose releases show that their means changed; None if the policy cannot tell.
+    changed: tuple[str, ...] | None = None
+    restarts: int | None = None  # with memory="detect": times that everything was forgotten
 
     def __str__(self) -> str:
         parts = [counted(self.decisions, "decision")]
@@ -185,4 +188,8 @@ class Status:
             parts.append(f"{self.unlearned} not learned from")
         if self.releases is not None:
             parts.append(f"{counted(self.releases, 'release')} so far")
+        if self.restarts:
+            parts.append(counted(self.restarts, "restart"))
+        if self.changed:
+            parts.append(f"the mean of {', '.join(self.changed)} changed")
         return f"{', '.join(parts)}; {self.awaited}."

@@ -248,6 +248,17 @@ class PolicyRunner:
         released = self.policy.released(self.state)
         return None if released is None else sum(each.batches for each in released)
 
+    def changed_arms(self) -> tuple[str, ...] | None:
+        """The offered arms whose releases show a change of the mean; None if that is unknown."""
+        slots = self.policy.changed_arms(self.state)
+        if slots is None:
+            return None
+        roster = self.roster
+        arms = [slot if roster is None else roster.arm_in_slot[slot] for slot in slots]
+        return tuple(
+            self.policy.arm_label(arm) for arm in arms if roster is None or arm in roster.live
+        )
+
     def level(self, arm: int, phase: int) -> float:
         """The public level that a device needs to report the decision's reward."""
         level = self.policy.report_level

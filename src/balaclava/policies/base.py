@@ -331,6 +331,18 @@ class Policy(PolicyAttributes):
         """The releases of each arm; None if the policy releases decisions only."""
         return None
 
+    def changed_arms(self, state: Any) -> Sequence[int] | None:
+        """The arms, by their place in the state, whose releases show that their means changed.
+
+        Each is ever named without a change with probability at most 1 % (`theory.change_test`).
+        None if the policy cannot tell.
+        """
+        return None
+
+    def restarts(self, state: Any) -> int | None:
+        """How often the policy forgot everything; None if it never does."""
+        return None
+
     def faults(self, state: Any, decisions: int) -> Iterator[str]:
         """Invariants that the state violates after so many decisions.
 

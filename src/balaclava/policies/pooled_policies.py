@@ -8,6 +8,8 @@ from balaclava._core.states import range_faults
 from balaclava.frames.epochs import Epochs, closing_turns
 from balaclava.frames.pools import Pools, closing_decisions, fill_order
 from balaclava.policies.base import ArmRelease, Policy, WinnerOutlook
+from balaclava.policies.intervals import laplace_law
+from balaclava.theory.change_test import latest_change
 
 Holdout = Annotated[float, Range(0, 1, "share of decisions drawn evenly and never learned from")]
 Explore = Annotated[float, Range(0, 1, "share of decisions whose arm is drawn evenly")]
@@ -18,6 +20,20 @@ SAME_EPOCHS = (
     "its epochs pull all arms equally often and grow, so an arm that came late would take a whole "
     "long epoch"
 )
+
+
+def latest_releases(state: Pools, arm: int) -> list[tuple[float, int]]:
+    """Sum and rewards of the arm's latest batches that count in order, the newest first.
+
+    The queue still holds them until their places are used again.
+    """
+    room, releases = state.queued_arms.size, list[tuple[float, int]]()
+    newest, last = int(state.counted[0]), int(state.placed_batches[0])
+    for place in range(newest, max(last - room, 0), -1):
+        rewards = int(state.queued_rewards[place % room])
+        if state.queued_arms[place % room] == arm and rewards > 0:
+            releases.append((float(state.queued_sums[place % room]), rewards))
+    return releases[: int(state.draws_in_order[arm])]  # none of an arm that left the slot
 
 
 class HoldoutPolicy(Policy):
@@ -100,6 +116,25 @@ class PooledPolicy(HoldoutPolicy):
     def fill_added(self, state: Any) -> None:
         if isinstance(pools := self.pools_of(state), Pools):
             fill_order(pools)
+
+    def changed_arms(self, state: Any) -> Sequence[int] | None:
+        pools = self.pools_of(state)
+        law = None if self.estimation is None else self.estimation.law
+        if law is not laplace_law or not isinstance(pools, Pools):
+            return None
+        return [
+            arm
+            for arm in range(pools.number.size)
+            if latest_change(
+                latest_releases(pools, arm),
+                (
+                    float(pools.in_order[arm]),
+                    int(pools.rewards_in_order[arm]),
+                    int(pools.draws_in_order[arm]),
+                ),
+                self.epsilon,
+            )
+        ]
 
     def released(self, state: Any) -> Sequence[ArmRelease]:
         pools = self.pools_of(state)

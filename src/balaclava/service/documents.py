@@ -99,6 +99,7 @@ def results_document(
         **dict.fromkeys(("winner", "leader", "remaining", "may_stop", "note", "condition")),
         "missing": None,
         "windows": windows_document(experiment),
+        "drift": drift_document(experiment),
     }
     reading = experiment.reading(confidence)
     if not isinstance(reading, EstimateReader):
@@ -126,6 +127,16 @@ def results_document(
         more = "You may stop." if advice.reason == "winner" else advice.sentence
         answer["sentence"] += f" {more}"
     return answer
+
+
+def drift_document(experiment: ServedExperiment) -> dict[str, Any]:
+    """The arms whose releases show a change of the mean, and restarts; null where unknown."""
+    runner = experiment.runner
+    changed = runner.changed_arms()
+    return {
+        "changed": None if changed is None else list(changed),
+        "restarts": experiment.policy.restarts(runner.state),
+    }
 
 
 def _stop_advice(

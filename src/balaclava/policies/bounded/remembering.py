@@ -184,6 +184,9 @@ class RememberingPolicy(batched.GrowingBatchPolicy):
             return WinnerOutlook(False, "its means may change, and it forgets")
         return super().names_winners
 
+    def restarts(self, state: Any) -> int | None:
+        return int(state.restarts[0]) if self.memory == DETECT else None
+
     @property
     def remembered(self) -> float:
         """Rounds in which releases count."""

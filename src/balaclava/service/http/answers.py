@@ -91,6 +91,7 @@ class ResultsOut(AnswerBody):
     condition: str | None
     missing: str | None
     windows: dict[str, Any] | None
+    drift: dict[str, Any]
     sentence: str
 
 
