@@ -22,7 +22,7 @@ from balaclava.privacy.randomness import seeded
 from tests.oracles.violators import PROVED_CONTROLS
 
 POLICY = PROVED_CONTROLS["honest"].policy
-ROUNDS, GAMES, PLACE = 30, 12, 14
+ROUNDS, GAMES, PLACE = 30, 200, 14
 PROBES = np.array([15, 20, 30])
 
 
