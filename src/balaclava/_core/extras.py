@@ -25,6 +25,7 @@ EXTRAS = {
     "fastapi": "serve",
     "uvicorn": "serve",
     "psycopg": "postgres",
+    "cryptography": "edge",
 }
 
 

@@ -21,7 +21,7 @@ from balaclava.cli.commands.demo_command import demo
 from balaclava.cli.commands.plan_command import plan
 from balaclava.cli.commands.report_command import assessment, report
 from balaclava.cli.commands.reproduce_command import reproduce
-from balaclava.cli.commands.serve_command import backup, doctor, restore, serve
+from balaclava.cli.commands.serve_command import backup, doctor, edge, mcp, restore, serve
 from balaclava.cli.commands.simulate_command import simulate
 from balaclava.cli.commands.summary_command import example, summary
 from balaclava.cli.options import option
@@ -98,6 +98,8 @@ def main(modules: tuple[str, ...]) -> None:
     Serve decisions:          balaclava serve --demo
     Back its database up:     balaclava backup /var/backups/balaclava
     Find what is wrong:       balaclava doctor
+    Serve without a database: balaclava edge snapshot.json --public-key KEY
+    For language models:      balaclava mcp --key-file read.key
     """
     if modules:
         sys.path.insert(0, os.getcwd())
@@ -113,6 +115,6 @@ def main(modules: tuple[str, ...]) -> None:
 for _command in (
     *(demo, choose, plan, compare, example, simulate, summary),
     *(calibrate, report, assessment),
-    *(audit, reproduce, serve, backup, restore, doctor, policies, environments),
+    *(audit, reproduce, serve, backup, restore, doctor, edge, mcp, policies, environments),
 ):
     main.add_command(_command)

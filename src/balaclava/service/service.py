@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ class Service:
     ) -> None:
         self.storage, self.ledger, self.vault = storage, ledger, vault
         self.root_path = root_path
+        self.webhook_networks: tuple[str, ...] = ()  # of the operator's own
         self.clock = Clock()
         self.writer = Writer(storage, ledger, self.clock)
         self._committed: dict[str, ServedExperiment] = {}  # committed copies, for reading only
@@ -101,6 +102,7 @@ class Service:
         restored: bool = False,
         accept_clock: bool = False,
         root_path: str = "",
+        webhook_networks: Iterable[str] = (),
     ) -> Service:
         """Open a database with its ledger and its secret key, and start the writer.
 
@@ -120,6 +122,7 @@ class Service:
             except DBAPIError as error:
                 raise StartError(f"cannot use the ledger: {driver_message(error)}") from None
             service = cls(storage, opened, vault, root_path=root_path)
+            service.webhook_networks = tuple(webhook_networks)
             start_checks.require_current(storage, opened, service.clock, restored, accept_clock)
         except BaseException:
             storage.close()

@@ -1,11 +1,14 @@
-"""`balaclava serve`: private decisions over HTTP."""
+"""`balaclava serve`, and the commands around the service."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from balaclava.cli.options import option
+from balaclava.errors import ParameterError
 
 _database = option(
     "--database",
@@ -38,6 +41,13 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
 @option("--restored", bool, "Start from a restored backup: charge unfinished releases again.")
 @option("--accept-clock", bool, "Start although the last commit is more than 30 days old.")
 @option("--admin-key-file", str, "New file for the first admin key, instead of printing it.")
+@option(
+    "--webhook-network",
+    str,
+    "Network of your own that webhooks may reach, such as 10.1.0.0/16; repeat it for more.",
+    multiple=True,
+)
+@option("--log-format", click.Choice(["text", "json"]), "Form of log lines.", default="text")
 @option("--no-keys", bool, "Require no API key; on a loopback address only.")
 @option("--demo", bool, "Temporary database with simulated visitors.")
 def serve(demo: bool, no_keys: bool, **options: Any) -> None:
@@ -134,6 +144,73 @@ def doctor(database: str, ledger: str | None, secrets: str | None) -> None:
         click.echo(f"{'ok   ' if finding.well else 'WRONG'}  {finding.subject}: {finding.text}")
     if not all(finding.well for finding in findings):
         raise SystemExit(1)
+
+
+@click.command(short_help="Serve finished experiments from a signed snapshot.")
+@click.argument("source")
+@option("--public-key", str, "The service's key, from its snapshot: get it once.", required=True)
+@option("--key-file", Path, "File with an API key of role read, for a URL.")
+@option("--cache", str, "File for the newest snapshot.", default="balaclava-edge.json")
+@option("--host", str, "Loopback address to listen on.", default="127.0.0.1")
+@option("--port", click.IntRange(0, 65535), "Port; 0 takes a free one.", default=8766)
+def edge(
+    source: str, public_key: str, key_file: Path | None, cache: str, host: str, port: int
+) -> None:
+    """Serve the finished experiments of a service without its database.
+
+    SOURCE is the URL of the service's /v1/snapshot, or a file with what it answered. Decisions and
+    feature flags have the paths of the service; a person gets the same arm from every edge, and
+    nothing is stored. A snapshot is valid for a day, and is fetched again every minute.
+
+    \b
+    Example: balaclava edge https://decisions.example.org/v1/snapshot --key-file read.key
+      --public-key 3q2+7w...
+    """
+    from balaclava._core.extras import require_extra
+
+    require_extra("fastapi", "the edge")
+    require_extra("cryptography", "the edge")
+    from balaclava.service.http.edge import EdgeDecider, serve_edge
+    from balaclava.service.http.server import ServerSettings
+
+    decider = EdgeDecider(source, public_key, cache, _read_key(key_file))
+    try:
+        serve_edge(decider, ServerSettings(host=host, port=port, keys=False), click.echo)
+    except KeyboardInterrupt:
+        click.echo("balaclava: stopped", err=True)
+
+
+@click.command(short_help="Let language models read experiments (Model Context Protocol).")
+@option("--url", str, "Address of the service.", default="http://127.0.0.1:8765")
+@option("--key-file", Path, "File with an API key of role read. [the variable BALACLAVA_KEY]")
+def mcp(url: str, key_file: Path | None) -> None:
+    """Let language models read experiments: a Model Context Protocol server on stdin and stdout.
+
+    Its tools list experiments, and read results, privacy and plan. They change nothing. Give it a
+    key of role read.
+
+    \b
+    Example: balaclava mcp --url https://decisions.example.org --key-file read.key
+    """
+    from balaclava._core.extras import require_extra
+
+    require_extra("httpx", "the client")
+    from balaclava.client.clients import Client
+    from balaclava.client.model_context import serve_stdio
+
+    key = _read_key(key_file) or os.environ.get("BALACLAVA_KEY")
+    with Client(url, key) as client:
+        serve_stdio(client, sys.stdin, sys.stdout)
+
+
+def _read_key(file: Path | None) -> str | None:
+    """The API key in a file."""
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ParameterError(f"cannot read --key-file {file}: {error.strerror}") from None
 
 
 def _print_address(address: str, key: str | None) -> None:

@@ -18,8 +18,10 @@ from balaclava.service.http.fast_routes import fast_router
 from balaclava.service.http.metrics import Metrics
 from balaclava.service.http.middleware import RequestMiddleware
 from balaclava.service.http.payloads import FIELD_NAMES, ProblemOut
+from balaclava.service.http.protocol_endpoints import add_snapshot, add_webhooks
 from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, problem_response
-from balaclava.service.protocols.feature_flags import add_feature_flags
+from balaclava.service.protocols.feature_flags import ServiceFlags, add_feature_flags
+from balaclava.service.protocols.webhooks import WebhookSender
 from balaclava.service.service import Service
 
 _RIGHTS = {"decide": {"decide"}, "read": {"read"}, "admin": {"decide", "read", "admin"}}
@@ -43,7 +45,10 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        sender = WebhookSender(service)
+        sender.start()
         yield
+        sender.stop()
         service.close()
 
     app = FastAPI(
@@ -65,7 +70,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     app.include_router(decisions)
     app.add_middleware(fast_router, routes=decisions.routes)
     flags = APIRouter(dependencies=[Depends(decider)], tags=["decide"])
-    add_feature_flags(flags, service)
+    add_feature_flags(flags, ServiceFlags(service))
     app.include_router(flags)
     app.add_middleware(
         RequestMiddleware, metrics=metrics, local=not keys, root_path=service.root_path
@@ -79,6 +84,8 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     endpoints.add_reading(reading, service, reader)
     endpoints.add_administration(administration, service, administrator)
     endpoints.add_metrics(administration, metrics)
+    add_snapshot(reading, service)
+    add_webhooks(administration, service, administrator)
     for router in (administration, reading):
         app.include_router(router)
     endpoints.add_health(app, service)

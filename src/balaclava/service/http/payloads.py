@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    field_validator,
+    model_validator,
+)
 
 # Limits of the HTTP interface (docs/service.md); a full list of rewards fits into 1 MB.
 MOST_COUNT = 10_000  # decisions, or rewards, of one request
@@ -170,6 +179,26 @@ class KeyIn(Payload):
     )
 
 
+class WebhookIn(Payload):
+    """A webhook."""
+
+    url: Annotated[str, Field(max_length=2_000, description="https, or in an allowed network")]
+    events: Annotated[list[Literal["winner", "budget"]], Field(min_length=1, max_length=2)]
+    secret: Annotated[str, Field(min_length=16, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+
+    @field_validator("url")
+    @classmethod
+    def _plain(cls, url: str) -> str:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for one that is not a number
+        plain = url.isascii() and url.isprintable() and " " not in url
+        if parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
+            plain = False
+        if not plain:
+            raise ValueError("give a URL such as https://example.org/hook, without a user name")
+        return url
+
+
 class ProblemOut(BaseModel):
     """A problem document (RFC 9457)."""
 
@@ -196,6 +225,7 @@ FIELD_NAMES = {
         PersonIn,
         PopulationIn,
         KeyIn,
+        WebhookIn,
     )
     for name in payload.model_fields
 } | {

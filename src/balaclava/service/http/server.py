@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import gc
+import ipaddress
 import logging
 import os
 import re
@@ -42,6 +44,8 @@ class ServerSettings:
     restored: bool = False
     accept_clock: bool = False
     admin_key_file: str | None = None
+    webhook_network: tuple[str, ...] = ()
+    log_format: str = "text"
 
     def checked(self) -> ServerSettings:
         """Return the settings; raises if they are unsafe or cannot work."""
@@ -59,6 +63,13 @@ class ServerSettings:
                 f"--root-path must be a path such as /decisions, without a slash at its end, not "
                 f"{self.root_path!r}"
             )
+        for network in self.webhook_network:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError:
+                raise StartError(
+                    f"--webhook-network must be a network such as 10.1.0.0/16, not {network!r}"
+                ) from None
         return self
 
     def listener(self) -> socket.socket:
@@ -84,6 +95,7 @@ class ServerSettings:
             restored=self.restored,
             accept_clock=self.accept_clock,
             root_path=self.root_path,
+            webhook_networks=self.webhook_network,
         )
 
 
@@ -106,13 +118,32 @@ def first_key(service: Service, file: str | None = None) -> str | None:
     return None
 
 
-def configure_logging() -> None:
+class JsonLines(logging.Formatter):
+    """A log line as a JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line: JSON escapes line breaks."""
+        moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line = {
+            "time": moment.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return dumps(line)
+
+
+def configure_logging(form: str = "text") -> None:
     """Log lines with a time and a level, of uvicorn and of the service, to stderr.
 
     Other handlers of the process stay: `logging.config` would close them.
     """
     handler = logging.StreamHandler()
-    line = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    line: logging.Formatter = JsonLines()
+    if form == "text":
+        line = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
     handler.setFormatter(line)
     for name, level in (("balaclava", logging.INFO), ("uvicorn", logging.WARNING)):
         logging.getLogger(name).handlers = [handler]
@@ -143,7 +174,7 @@ def uvicorn_config(app: Any, settings: ServerSettings) -> uvicorn.Config:
 def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) -> None:
     """Serve until stopped; `greet` gets the URL, and the first admin key if it is new."""
     settings = settings.checked()
-    configure_logging()
+    configure_logging(settings.log_format)
     with settings.listener() as listener:  # first: the port may be taken
         port = listener.getsockname()[1]
         service = settings.open()  # before the workers: errors and --restored happen once
@@ -167,8 +198,8 @@ def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) ->
 
 def worker() -> FastAPI:
     """The application of one worker process."""
-    configure_logging()
     settings = ServerSettings(**loads(os.environ[_SETTINGS_VARIABLE]))
+    configure_logging(settings.log_format)
     app = create_app(settings.open(), keys=settings.keys)
     _freeze_garbage_collector()
     return app

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -71,7 +71,32 @@ class FlagFailure(BaseModel):
 _FAILURES: dict[int | str, dict[str, Any]] = {400: {"model": FlagFailure}}
 
 
-def add_feature_flags(router: APIRouter, service: Service) -> None:
+class FlagSource(Protocol):
+    """Where flags come from."""
+
+    async def flags(self, person: str, key: str | None = None) -> list[dict[str, Any]]:
+        """The flags of a person without a decision, one or all."""
+
+    async def expose(self, key: str, person: str) -> None:
+        """Decide a flag whose reason is UNKNOWN."""
+
+
+class ServiceFlags:
+    """The flags of a service: its experiments."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def flags(self, person: str, key: str | None = None) -> list[dict[str, Any]]:
+        """The flags of a person without a decision, one or all."""
+        return await asyncio.to_thread(_peek, self._service, person, key)
+
+    async def expose(self, key: str, person: str) -> None:
+        """Make the person's sticky decision."""
+        await self._service.decide(key, 1, None, person, sticky=True)
+
+
+def add_feature_flags(router: APIRouter, source: FlagSource) -> None:
     """Add the two endpoints of the protocol to a router whose key may decide."""
     flags = APIRouter(route_class=_FlagRoute)
 
@@ -84,10 +109,10 @@ def add_feature_flags(router: APIRouter, service: Service) -> None:
     async def evaluate(key: str, asked: FlagRequest) -> FlagValue:
         """Evaluate a flag for a person. The first evaluation decides and is the exposure."""
         person = asked.context.targetingKey
-        (flag,) = await asyncio.to_thread(_peek, service, person, key)
+        (flag,) = await source.flags(person, key)
         if flag["reason"] == "UNKNOWN":
-            await service.decide(key, 1, None, person, sticky=True)
-            (flag,) = await asyncio.to_thread(_peek, service, person, key)
+            await source.expose(key, person)
+            (flag,) = await source.flags(person, key)
         return JSONResponse(flag)  # type: ignore[return-value]
 
     @flags.post(
@@ -100,7 +125,7 @@ def add_feature_flags(router: APIRouter, service: Service) -> None:
         asked: FlagRequest, if_none_match: Annotated[str, Header()] = ""
     ) -> FlagValues:
         """Return all flags of a person. Nothing is decided, and nothing is stored."""
-        flags = await asyncio.to_thread(_peek, service, asked.context.targetingKey)
+        flags = await source.flags(asked.context.targetingKey)
         body = json.dumps({"flags": flags}).encode()
         return conditional(body, if_none_match)  # type: ignore[return-value]
 
@@ -141,7 +166,7 @@ def _flag(
     """The flag of a person with this sticky arm, set by this decision while that is kept."""
     labels, key = experiment.arms, experiment.definition.name
     if experiment.state == FINISHED:
-        return _value(key, labels, experiment.leader(), "STATIC", {"exposed": False})
+        return flag_value(key, labels, experiment.leader(), "STATIC", {"exposed": False})
     if arm is None:
         reason = "DISABLED" if experiment.state == PAUSED else "UNKNOWN"
         return {"key": key, "reason": reason, "metadata": {"exposed": False}}
@@ -150,10 +175,10 @@ def _flag(
         metadata |= {"decision_id": decision["id"], "learns": bool(decision["learns"])}
         optional = {name: decision[name] for name in ("propensity", "level")}
         metadata |= {name: value for name, value in optional.items() if value is not None}
-    return _value(key, labels, arm, "SPLIT", metadata)
+    return flag_value(key, labels, arm, "SPLIT", metadata)
 
 
-def _value(
+def flag_value(
     key: str, labels: Sequence[str], arm: int, reason: str, metadata: dict[str, Any]
 ) -> dict[str, Any]:
     """A flag with a value: the label, or a boolean where all labels are true and false."""

@@ -143,6 +143,27 @@ keys = sa.Table(
     sa.Column("expires", sa.Float),
 )
 
+webhooks = sa.Table(
+    "webhooks",
+    metadata,
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("events", sa.JSON, nullable=False),
+    sa.Column("secret", sa.String(200), nullable=False),  # which signs what is delivered
+)
+
+deliveries = sa.Table(  # events that webhooks were or will be told
+    "deliveries",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("webhook", sa.String(200), nullable=False),
+    sa.Column("event", sa.String(32), nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("due", sa.Float),  # None once it was delivered or given up
+    sa.UniqueConstraint("webhook", "event"),
+)
+
 ended_sessions = sa.Table(  # of the dashboard, by logging out, until they expire
     "ended_sessions",
     metadata,

@@ -57,6 +57,10 @@ UPSERT_META = (
     "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 END_SESSION = "INSERT INTO ended_sessions (digest, expires) VALUES (?, ?) ON CONFLICT DO NOTHING"
+QUEUE_DELIVERY = (
+    "INSERT INTO deliveries (webhook, event, body, attempts, due) VALUES (?, ?, ?, 0, ?) "
+    "ON CONFLICT (webhook, event) DO NOTHING"
+)
 COUNT_COMMIT = (
     "UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE name IN (*) "
     "RETURNING value"
