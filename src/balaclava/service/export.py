@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 ExportFormat = Literal["jsonl", "parquet"]
 MEDIA_TYPES = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
 _PAGE = 10_000  # decisions in a transaction
-_CHUNK = 1 << 20  # bytes of a file in an answer
-_COLUMNS = ("id", "arm", "learns", "propensity", "level", "made", "closes")
+_READ_BYTES = 1 << 20  # bytes of a file in an answer
+_EXPORTED_COLUMNS = ("id", "arm", "learns", "propensity", "level", "made", "closes")
 Rows = list[dict[str, Any]]
 
 
@@ -57,7 +57,7 @@ def _pages(
 ) -> Iterator[Rows]:
     """Decisions in the order in which they were made."""
     place = tuple_(decisions.c.made, decisions.c.id)
-    columns = [decisions.c[name] for name in _COLUMNS]
+    columns = [decisions.c[name] for name in _EXPORTED_COLUMNS]
     mine = (decisions.c.experiment == experiment.id) & (decisions.c.made < until)
     ordered = select(*columns).where(mine).order_by(decisions.c.made, decisions.c.id).limit(_PAGE)
     wanted = ordered.where(decisions.c.made >= since)
@@ -110,5 +110,5 @@ def _parquet_file(head: dict[str, Any], pages: Iterator[Rows]) -> Iterator[bytes
             for rows in pages:
                 writer.write_table(pa.Table.from_pylist(rows, schema=schema))
         file.seek(0)
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_READ_BYTES):
             yield chunk

@@ -5,17 +5,17 @@ Whether and when a row is deleted depends on clocks, decisions and releases only
 
 from sqlalchemy import Connection
 
-from balaclava.agents.unreleased import awaits_release, end_batch
 from balaclava.service.engine.jobs import WriteJob
 from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
 from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork
+from balaclava.service.engine.unreleased import awaits_release, end_batch
 from balaclava.service.store import sql
 from balaclava.service.store.schema import OPEN
 
 MOST_ROWS = 2_000  # of an experiment and a tick: at two ticks a second, more than one decider makes
 _AGAIN = 60.0  # seconds after which rows of an unreleased batch are looked at again
 _FREE_SHARE = 4  # of SQLite's pages, one in so many may be free before the file shrinks
-_LEAST_FREE, _SHRINK_PAGES = 10_000, 500  # pages of SQLite
+_LEAST_FREE_PAGES, _SHRINK_PAGES = 10_000, 500  # pages of SQLite
 
 
 class CleanUp(WriteJob):
@@ -96,5 +96,5 @@ def _shrink(connection: Connection) -> None:
         return
     ((free,),), _ = sql.execute(connection, "PRAGMA freelist_count")
     ((pages,),), _ = sql.execute(connection, "PRAGMA page_count")
-    if free > _LEAST_FREE and free * _FREE_SHARE > pages:
+    if free > _LEAST_FREE_PAGES and free * _FREE_SHARE > pages:
         sql.execute(connection, f"PRAGMA incremental_vacuum({_SHRINK_PAGES})")

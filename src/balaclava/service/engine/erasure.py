@@ -24,7 +24,7 @@ from balaclava.service.store.storage import Storage
 
 APPLIED = "erasures"  # name in `meta`: number of the last erasure that the database has
 _ANY_DECISION = select(decisions.c.id)
-_KEPT = [
+_KEPT_AFTER_ERASURE = [
     "A keyed digest of the person with the number of decisions that learned: without it the "
     "limit of rewards per person would start again.",
     "The decisions without person, request and reward, until their retention ends: each batch "
@@ -86,7 +86,7 @@ class ErasePerson(WriteJob):
                 "as missing.",
                 "Requests, the sticky arm, and every link from decisions to the person.",
             ],
-            "kept": _KEPT,
+            "kept": _KEPT_AFTER_ERASURE,
             "cannot_be_undone": _FINAL,
         }
 

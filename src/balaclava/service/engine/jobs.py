@@ -30,7 +30,7 @@ from balaclava.service.engine.unit_of_work import (
 )
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import CREATED, KEY_MADE, KEY_REVOKED, Ledger
-from balaclava.service.store.schema import ERASED, ended_sessions, experiments, keys
+from balaclava.service.store.schema import WAS_ERASED, ended_sessions, experiments, keys
 from balaclava.service.store.sql import END_SESSION, UPSERT_META, execute_many
 
 RECORDED = {"recorded": True}
@@ -193,7 +193,7 @@ class RecordRewards(WriteJob):
         experiment = work.by_id.get(row["experiment"])
         if experiment is None:
             return damaged_experiment()
-        if experiment.counters.time >= row["closes"] or row["kind"] == ERASED:
+        if experiment.counters.time >= row["closes"] or row["kind"] == WAS_ERASED:
             return Problem(
                 410,
                 "the reward window of this decision is over; nothing was recorded. Send rewards "

@@ -18,7 +18,6 @@ from balaclava.agents.estimates import EstimateReader
 from balaclava.agents.policy_runner import REWARD, Choice, Observation, PolicyRunner
 from balaclava.agents.saving import DamageError, fill_from_bytes, state_bytes
 from balaclava.agents.settling import arrival_condition
-from balaclava.agents.unreleased import awaits_release, replace_reward
 from balaclava.errors import BalaclavaError, EstimateError, ParameterError, SavedStateError
 from balaclava.policies.base import NamedArms
 from balaclava.privacy.guarantee import Guarantee
@@ -26,8 +25,16 @@ from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
+from balaclava.service.engine.unreleased import awaits_release, replace_reward
 from balaclava.service.problems import Problem
-from balaclava.service.store.schema import DEFAULTED, ERASED, GIVEN_UP, NOT_LEARNED, OPEN, REWARDED
+from balaclava.service.store.schema import (
+    DEFAULTED,
+    GIVEN_UP,
+    NOT_LEARNED,
+    OPEN,
+    REWARDED,
+    WAS_ERASED,
+)
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
 RESULTS_CONFIDENCE = 0.95  # default of results, and level of the charts' intervals
@@ -353,8 +360,8 @@ class ServedExperiment:
             self.counters.closed += 1
             return
         default = self.definition.default_reward
-        came = row["kind"] not in (None, ERASED)
-        observation = Observation(row["kind"], row["value"]) if came else None
+        arrived = row["kind"] not in (None, WAS_ERASED)
+        observation = Observation(row["kind"], row["value"]) if arrived else None
         row["state"] = DEFAULTED if observation is None else REWARDED
         if observation is None and default is not None:
             observation = self.runner.checked(Observation(REWARD, default))
@@ -362,21 +369,21 @@ class ServedExperiment:
         if observation is not None:
             self.runner.learn(_entry(row), observation)
             self.counters.defaulted += not self.settles_by_window
-            self._hold(row, came)
+            self._hold(row, arrived)
             return
         row["value"] = None
         self.runner.forget(_entry(row))
         row["state"] = GIVEN_UP
         self.counters.given_up += 1
 
-    def _hold(self, row: dict[str, Any], came: bool) -> None:
+    def _hold(self, row: dict[str, Any], arrived: bool) -> None:
         """Keep the reward of a named person until its batch is released: it may be erased."""
         open_batch = awaits_release(self.runner, row["arm"], row["phase"])
         if row["person"] is not None and not open_batch:
             self.clean_up_at(self.counters.time)
-        if not (came and open_batch and row["person"] is not None):
+        if not (arrived and open_batch and row["person"] is not None):
             row["value"] = None
-            row["kind"] = ERASED if row["kind"] == ERASED else None
+            row["kind"] = WAS_ERASED if row["kind"] == WAS_ERASED else None
 
     def drop_released(self, rows: list[dict[str, Any]]) -> None:
         """Drop the held rewards of batches that were released meanwhile."""
@@ -406,7 +413,7 @@ class ServedExperiment:
             assert default is not None  # rewards are held only where there is one
             place = row["arm"], row["phase"], row["round"]
             replace_reward(self.runner, *place, row["value"], default)
-        row.update(kind=ERASED, value=None, person=None, request=None)
+        row.update(kind=WAS_ERASED, value=None, person=None, request=None)
 
     def _record_wait(self, seconds: float) -> None:
         waits = self.counters.waits or [0] * _WAIT_BUCKETS

@@ -13,7 +13,7 @@ from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.problems import Problem
 from balaclava.service.store import sql
 from balaclava.service.store.ledger import Ledger
-from balaclava.service.store.schema import ERASED, OPEN, decisions, experiments
+from balaclava.service.store.schema import OPEN, WAS_ERASED, decisions, experiments
 from balaclava.service.store.storage import Storage, advisory_lock
 
 log = logging.getLogger("balaclava.service")
@@ -245,7 +245,7 @@ class UnitOfWork:
         sql.SNAPSHOTS.insert(self.connection, snapshots_taken)
         rows = [(row["state"], row["kind"], row["value"], id) for id, row in self._changed.items()]
         sql.execute_many(self.connection, sql.UPDATE_DECISION, rows)
-        erased = [(ERASED, id) for id in self._erased]
+        erased = [(WAS_ERASED, id) for id in self._erased]
         sql.execute_many(self.connection, sql.ERASE_DECISION, erased)
         known = [(*key, *self.persons[key]) for key in sorted(self._changed_persons)]
         sql.execute_many(self.connection, sql.UPSERT_PERSON, known)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from balaclava.service.problems import StartError
 
 START_OF_CHAIN = "0" * 64
-_COLUMNS = ("id", "at", "event", "population", "experiment", "epsilon", "delta", "note")
+_ENTRY_COLUMNS = ("id", "at", "event", "population", "experiment", "epsilon", "delta", "note")
 
 
 class AuditTrail:
@@ -37,7 +37,7 @@ class AuditTrail:
         links, entries = self.links, self._entries
         last = connection.execute(sa.select(links).order_by(links.c.entry.desc()).limit(1)).first()
         digest = START_OF_CHAIN if last is None else last.digest
-        wanted = sa.select(*(entries.c[name] for name in _COLUMNS)).order_by(entries.c.id)
+        wanted = sa.select(*(entries.c[name] for name in _ENTRY_COLUMNS)).order_by(entries.c.id)
         for row in connection.execute(wanted.where(entries.c.id > (last.entry if last else 0))):
             digest = entry_digest(digest, actor, dict(row._mapping))
             values = {"entry": row.id, "actor": actor, "digest": digest}
@@ -46,7 +46,7 @@ class AuditTrail:
     def read(self, connection: sa.Connection, after: int, limit: int) -> list[dict[str, Any]]:
         """Entries with an id above `after`, oldest first, each with the digest before it."""
         links, entries = self.links, self._entries
-        columns = (*(entries.c[name] for name in _COLUMNS), links.c.actor, links.c.digest)
+        columns = (*(entries.c[name] for name in _ENTRY_COLUMNS), links.c.actor, links.c.digest)
         joined = entries.join(links, links.c.entry == entries.c.id)
         wanted = sa.select(*columns).select_from(joined).order_by(entries.c.id)
         rows = connection.execute(wanted.where(entries.c.id > after).limit(limit)).all()
@@ -63,7 +63,7 @@ class AuditTrail:
         entries = self.read(connection, 0, 2**62)
         digest = START_OF_CHAIN
         for entry in entries:
-            content = {name: entry[name] for name in _COLUMNS}
+            content = {name: entry[name] for name in _ENTRY_COLUMNS}
             digest = entry_digest(digest, entry["actor"], content)
             if digest != entry["digest"]:
                 raise StartError(

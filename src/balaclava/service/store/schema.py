@@ -11,7 +11,7 @@ metadata = sa.MetaData()
 
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite increments INTEGER keys only
 
-ERASED = "erased"  # in `decisions.kind`: the participant's data were erased
+WAS_ERASED = "erased"  # in `decisions.kind`: the participant's data were erased
 
 # States of a decision
 OPEN, REWARDED, DEFAULTED, GIVEN_UP, NOT_LEARNED = range(5)
@@ -20,8 +20,8 @@ STATES = ("open", "rewarded", "defaulted", "given up", "not learned from")
 
 def decision_state(kind: str | None, state: int) -> str:
     """The state of a decision as an admin sees it."""
-    if kind == ERASED:
-        return ERASED
+    if kind == WAS_ERASED:
+        return WAS_ERASED
     return "rewarded" if kind is not None else STATES[state]
 
 
