@@ -136,7 +136,7 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
 
 
 def _serve_without_room(settings: ServerSettings) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))
     serve(settings, lambda address, key: None)
 
 

@@ -255,3 +255,20 @@ def test_a_restored_database_is_erased_again(
     shop.service.close()
     shop = Shop(open_service(), clock)  # not again: decisions made since are not erased
     assert shop.erase("ann")["decisions"] == 0
+
+
+def test_a_file_gives_free_pages_back(
+    open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr("balaclava.service.service.Clock", lambda: clock)
+    monkeypatch.setattr("balaclava.service.engine.cleanup._LEAST_FREE_PAGES", 10)
+    shop = Shop(open_service(), clock)
+    shop.create(policy="ucb1", parameters={}, default_reward=None)
+    shop.decide(count=2_000)
+    with shop.service.storage.reading() as connection:
+        before = connection.exec_driver_sql("PRAGMA page_count").scalar()
+    shop.wait(DAY + 61)
+    shop.wait(61.0)
+    with shop.service.storage.reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA page_count").scalar() < before / 2

@@ -97,4 +97,5 @@ def _shrink(connection: Connection) -> None:
     ((free,),), _ = sql.execute(connection, "PRAGMA freelist_count")
     ((pages,),), _ = sql.execute(connection, "PRAGMA page_count")
     if free > _LEAST_FREE_PAGES and free * _FREE_SHARE > pages:
-        sql.execute(connection, f"PRAGMA incremental_vacuum({_SHRINK_PAGES})")
+        for _ in range(min(_SHRINK_PAGES, free)):  # the driver takes one step at a time
+            sql.execute(connection, "PRAGMA incremental_vacuum(1)")

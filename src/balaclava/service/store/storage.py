@@ -284,6 +284,7 @@ def _sqlite_engine(url: sa.URL, pages: int) -> sa.Engine:
     def _set_up(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # _begin starts transactions
         for setting in (
+            "auto_vacuum=INCREMENTAL",  # of new files: they give free pages back, see `cleanup`
             *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"),
             f"wal_autocheckpoint={pages}",
         ):
