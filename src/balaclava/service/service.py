@@ -217,12 +217,26 @@ class Service:
 
     # Reading
 
-    def experiments(self) -> list[dict[str, Any]]:
-        """Documents of all readable experiments, oldest first."""
-        restores = self.ledger.restores()
-        return [
+    def experiments(self, *, archived: bool = True, search: str = "") -> list[dict[str, Any]]:
+        """Documents of the readable experiments, oldest first.
+
+        Args:
+            archived: Whether to list archived experiments, too.
+            search: Text in the name, the owner or the purpose, in any case.
+
+        Returns:
+            The documents.
+        """
+        restores, text = self.ledger.restores(), search.casefold()
+        documents = (
             experiment_document(each, restores.get(each.definition.uid, 0))
             for each in self.all_committed()
+        )
+        return [
+            each
+            for each in documents
+            if (archived or not each["archived"])
+            and any(text in (each[name] or "").casefold() for name in ("name", "owner", "purpose"))
         ]
 
     def all_committed(self) -> list[ServedExperiment]:

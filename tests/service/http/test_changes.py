@@ -41,6 +41,26 @@ def test_owner_purpose_and_retention_change_and_nothing_else(both: TestClient) -
     assert both.post("/v1/experiments", json=SHOP | {"owner": "bob"}).status_code == 409
 
 
+def test_lists_leave_out_what_is_archived_and_search_names_owners_and_purposes(
+    both: TestClient,
+) -> None:
+    create(both, owner="Ann", purpose="which page sells")
+    create(both, name="other")
+
+    def listed(query: str = "") -> list[str]:
+        answer = both.get(f"/v1/experiments{query}").json()
+        return [each["name"] for each in answer["experiments"]]
+
+    assert listed() == ["shop", "other"]
+    assert listed("?search=ann") == listed("?search=PAGE") == ["shop"]
+    assert edit(both, archived=True).json()["archived"]
+    assert listed() == ["other"]
+    assert listed("?archived=true") == ["shop", "other"]
+    assert listed("?search=shop") == []
+    assert edit(both, archived=False).status_code == 200
+    assert listed() == ["shop", "other"]
+
+
 @pytest.mark.parametrize("changes", [{}, {"arms": ["a"]}, {"retention": 3599.0}, {"owner": 3}])
 def test_other_changes_are_refused(both: TestClient, changes: dict[str, Any]) -> None:
     create(both)

@@ -91,7 +91,7 @@ def _add_experiments(
     values = PageValues(service)
 
     def list_values() -> dict[str, Any]:
-        experiments = service.experiments()
+        experiments = service.experiments(archived=False)
         names = [experiment["name"] for experiment in experiments]
         sentences = {name: values.experiment(name)["results"]["sentence"] for name in names}
         return {"experiments": experiments, "sentences": sentences}

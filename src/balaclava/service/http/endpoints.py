@@ -124,9 +124,9 @@ def _add_verb(router: APIRouter, service: Service, verb: str, key_of: KeyOf) -> 
 
 def add_reading(router: APIRouter, service: Service, key_of: KeyOf) -> None:
     @router.get("/v1/experiments", **_answers(answers.ExperimentsOut))
-    def list_experiments() -> dict[str, Any]:
-        """List all experiments."""
-        return {"experiments": service.experiments()}
+    def list_experiments(archived: bool = False, search: str = "") -> dict[str, Any]:
+        """List experiments: archived ones on request; `search` is in name, owner or purpose."""
+        return {"experiments": service.experiments(archived=archived, search=search)}
 
     @router.get("/v1/experiments/{name}", **_answers(answers.ExperimentOut))
     def experiment(name: str) -> dict[str, Any]:

@@ -68,7 +68,9 @@ class ExperimentChangesIn(Payload):
     owner: Text | None = None
     purpose: Text | None = None
     retention: Retention | None = None
-    archived: bool | None = Field(None, description="whether lists leave the experiment out")
+    archived: bool | None = Field(
+        None, description="whether lists leave the experiment out unless asked for archived ones"
+    )
     add_arms: Labels | None = None
     retire_arms: Labels | None = None
     shares: dict[ShortText, float] | None = Field(
