@@ -242,6 +242,7 @@ PRIVATE = [
     for entry in bl.list_policies()
     if entry.policy.model != "none" and entry.policy.estimation is not None
     for policy in examples(entry.policy)
+    if policy.estimation is not None
 ]
 
 

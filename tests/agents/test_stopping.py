@@ -9,6 +9,7 @@ import balaclava as bl
 from balaclava.agents.estimates import Estimates, MeanEstimate
 from balaclava.agents.stopping import largest_loss
 from balaclava.errors import EstimateError, ParameterError
+from balaclava.theory.confidence_sequences import laplace_scale, mean_interval, pair_evidence
 
 
 def played(means: list[float], rounds: int, name: str = "dp-top-two") -> bl.Agent:
@@ -49,10 +50,33 @@ def test_equal_arms_stop_by_a_proved_round(mean):
     assert policy.equivalence_bound(0.1) > 1_852
     wide = bl.policy("dp-top-two", arms=2, epsilon=1.0, reward_range=(0.0, 10.0))
     assert wide.equivalence_bound(2.0) == 1_852
-    assert bl.policy("dp-top-two", arms=3, epsilon=1.0).equivalence_bound(0.2) is None
+    top = bl.policy("dp-top-two", arms=3, epsilon=1.0, goal="top", top=1)
+    assert top.equivalence_bound(0.2) is None
     for difference in (0.0, 1.0):
         with pytest.raises(ParameterError, match="smallest_difference"):
             policy.equivalence_bound(difference)
+
+
+def test_several_arms_stop_by_a_proved_round():
+    """Two equal best arms and a worse one; the bound is loose, and grows with the arms."""
+    agent = played([0.5, 0.5, 0.3], 1_600)
+    assert agent.may_stop(smallest_difference=0.2).reason == "equivalent"
+    three, four = (
+        bl.policy("dp-top-two", arms=arms, epsilon=1.0).equivalence_bound(0.2) for arms in (3, 4)
+    )
+    assert (three, four) == (347_760, 637_440)
+
+
+def test_a_worse_arm_with_few_pulls_is_below_the_leader():
+    """The step of the proof: E of log(2/f) puts the interval below the leader's mean."""
+    failure, scale = 0.05 / 3, laplace_scale(1.0)
+    shown = 0
+    for mean in np.linspace(0.0, 0.6, 61):
+        worse, leader = (float(mean), 60, 1), (0.6, 200_000, 30)
+        if pair_evidence(worse, leader, scale, 1.0) >= np.log(2.0 / failure):
+            shown += 1
+            assert mean_interval(*worse, scale, failure)[1] <= leader[0]
+    assert 10 < shown < 50
 
 
 def test_futile():
