@@ -322,7 +322,7 @@ class DPTopTwo(TopTwoPolicy):
         return 4 * n if self.arms == 2 else math.ceil(2 * self.arms * more * n)
 
     def _pulls_of_radius(self, radius: float, failure: float, more: float) -> int:
-        """Pulls n of an arm from which on, until 2 n `more`, its interval is within a radius."""
+        """Pulls n such that an arm's interval is within a radius from n to 2 n `more` pulls."""
         params, scale = self.constants(), laplace_scale(self.epsilon)
         first, growth = params.first_batch, math.log(params.batch_ratio)
         n = pulls = math.ceil(first)
