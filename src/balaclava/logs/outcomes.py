@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava._core.extras import require_extra
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import ReadOptions, read_columns
 from balaclava.logs.reader import (
@@ -55,6 +56,7 @@ def read_joined_log(
     Raises:
         ParameterError: if a file or the window is not suitable.
     """
+    require_extra("pyarrow", "reading a log")
     import pyarrow as pa
 
     columns, dropped = read_rows(source, {"arm": arm, **others}, options)
@@ -93,6 +95,7 @@ def _joined(
     time_format: str | None,
 ) -> tuple[np.ndarray, int, float]:
     """The reward of each decision, the number of outcomes that count for none, the last time."""
+    require_extra("pyarrow", "reading a log")
     import pyarrow as pa
 
     wanted = {"person": file.by, "time": file.time, "reward": file.reward}
