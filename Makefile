@@ -36,7 +36,7 @@ $(READY): pyproject.toml requirements.lock requirements-examples.lock hatch_buil
 	@touch $@ $(LIGHT)
 
 demo: $(if $(wildcard $(READY)),$(READY),$(LIGHT)) ## six policies at epsilon 1, played and audited: tables, a picture, a page
-	@echo "Step 3: simulate and audit, a minute or two"
+	@echo "Step 3: simulate and audit, about three minutes the first time"
 	$(BIN)/balaclava demo --out out/demo
 
 test: $(READY) ## everything that must hold before a change lands; lint runs beside the tests
