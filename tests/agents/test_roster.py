@@ -9,6 +9,7 @@ import pytest
 
 import balaclava as bl
 import balaclava.agents.roster
+from balaclava.frames import arm_slots
 
 MEANS = {"a": 0.2, "b": 0.5, "c": 0.8, "d": 0.95, "one more": 0.1}
 
@@ -295,3 +296,53 @@ def test_damaged_rosters_are_refused():
         damaged = bl.agents.saving.seal({**content, "roster": {**content["roster"], part: value}})
         with pytest.raises(bl.errors.SavedStateError):
             bl.restore(damaged)
+
+
+def test_a_batch_in_play_continues_while_its_arms_are_offered(monkeypatch):
+    """The rule is asked once a batch, also after an arm has left: not in each decision."""
+    asked, choose_among = [], arm_slots.choose_among
+
+    def noted(*arguments):
+        asked.append(arguments[4])
+        return choose_among(*arguments)
+
+    monkeypatch.setattr(arm_slots, "choose_among", noted)
+    agent = agent_of(arms=("a", "b", "c", "d"), first_batch=20)
+    agent.retire_arm("a")
+    play(agent, 3_000)
+    assert 0 < len(asked) - 60 < 60  # first pulls are drawn one by one
+    asked.clear()
+    play(agent, 300, available=["d", "b"])
+    assert len(asked) < 20
+    assert set(play(agent, 50, available=["b"])) == {"b"}  # which was not in play
+
+
+@pytest.mark.parametrize("name", ["dp-imed", "dp-klucb"])
+def test_a_restored_agent_decides_alike_whatever_was_offered(name):
+    agent, masks = agent_of(name, arms=("a", "b", "c", "d"), seed=5), np.random.default_rng(1)
+    agent.retire_arm("a")
+    for _ in range(40):
+        offered = masks.choice(["b", "c", "d"], masks.integers(1, 4), replace=False).tolist()
+        again = bl.restore(json.loads(json.dumps(agent.save())))
+        assert play(again, 15, offered) == play(agent, 15, offered)
+        again = bl.restore(json.loads(json.dumps(agent.save())))
+        assert play(again, 3) == play(agent, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "late"), [("dp-imed", 0), ("dp-imed", 40), ("ldp-ucb-laplace", 9)]
+)
+def test_slots_are_bounded_by_live_arms_and_open_batches(name, late):
+    """Eight live arms, 200 in all, and rewards that come late: the state does not grow."""
+    agent, waiting = agent_of(name, arms=tuple(map(str, range(8))), seed=3), []
+    for number in range(8, 200):
+        agent.add_arm(str(number))
+        agent.retire_arm(number - 8)
+        for _ in range(25):
+            waiting.append(agent.ask())
+            if len(waiting) > late:
+                agent.tell(waiting.pop(0), float(number % 2))
+        roster = agent._runner.roster
+        assert len(roster.arm_in_slot) <= 8 + 2 + -(-late // 25)
+        assert len(roster.archived) == number + 1 - len(roster.arm_in_slot)
+    assert len(agent.estimates()) == 200

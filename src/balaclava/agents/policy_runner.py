@@ -85,6 +85,8 @@ class PolicyRunner:
         shares = {} if self.roster is None else self.roster.shares_of_slots(slots)
         own = 1.0 - math.fsum(shares.values())
         forced = self._draw_share(shares) if shares else None
+        if self.roster is not None:
+            arm_slots.leave_unless_offered(self.state, slots, self.roster.in_play)
         try:
             if forced is None:
                 slot, phase = self._choose_among(round, context, slots)
@@ -130,7 +132,11 @@ class PolicyRunner:
     def _choose_among(
         self, round: int, context: Any, slots: Sequence[int] | None
     ) -> tuple[int, int]:
-        if slots is None:
+        if self.roster is not None:
+            arm_slots.leave_unless_offered(self.state, slots, self.roster.in_play)
+            if not arm_slots.continues_batch(self.state):
+                self.roster.in_play = None if slots is None else list(slots)
+        if slots is None or arm_slots.continues_batch(self.state):
             try:
                 slot, phase = self._choose(self.params, self.state, round, context, self.rng)
             except TypeError as error:

@@ -20,7 +20,7 @@ Share = Annotated[float, Range(0, 1, "least chance of the arm in each decision")
 SAVED_KEYS = ("start", "slots", "retired", "archived", "releases", "masked")
 NOT_IN_EARLIER_SAVES: dict[str, Any] = {
     **{"open": [], "shares": [], "rests": []},
-    **{"contradiction": None, "with_prior": False},
+    **{"contradiction": None, "with_prior": False, "in_play": None},
 }
 Released = tuple[int, float, float]  # rewards, mean and noise, as `Estimation.read` gives them
 
@@ -46,6 +46,7 @@ class ArmRoster:
         self.contradiction: tuple[int, float] | None = None  # a prior's best arm, least mean
         self.doubted: Released | None = None  # releases of that arm that were compared with it
         self.with_prior = False
+        self.in_play: list[int] | None = None  # slots that offered the batch in play; None: all
 
     @property
     def changed(self) -> bool:
@@ -194,6 +195,7 @@ class ArmRoster:
             "rests": [list(item) for item in sorted(self.rests.items())],
             "contradiction": list(self.contradiction) if self.contradiction else None,
             "with_prior": self.with_prior,
+            "in_play": self.in_play,
         }
 
     def load(self, saved: Any, clock: int) -> None:
@@ -230,6 +232,9 @@ class ArmRoster:
         if type(saved["with_prior"]) is not bool:
             raise DamageError("a prior is not valid")
         self.with_prior = saved["with_prior"]
+        if saved["in_play"] is not None:
+            last = len(self.arm_in_slot) - 1
+            self.in_play = [whole_number(slot, 0, last) for slot in checked_list(saved["in_play"])]
         if saved["contradiction"] is not None:
             arm, limit = checked_list(saved["contradiction"])
             self.contradiction = whole_number(arm, 0, arms - 1), finite_number(limit)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from balaclava.frames.blocks import Blocks, is_still_due
-from balaclava.frames.pools import Pools, leave_batch
+from balaclava.frames.pools import Pools, in_batch, leave_batch
 
 Begin = Callable[..., Any]
 _QUEUE = ("queued_arms", "queued_rewards", "queued_sums")
@@ -83,17 +83,41 @@ def leave(state: Any) -> None:
         leave_batch(pools)
 
 
+def leave_unless_offered(
+    state: Any, slots: Sequence[int] | None, chosen_among: Sequence[int] | None
+) -> None:
+    """Leave the batch in play if the decision does not offer it, or offers further arms.
+
+    The rule has chosen it among some slots; None: all. Among fewer of them it is still the choice.
+    """
+    pools = find_pools(state)
+    if pools is None or pools.current[0] < 0:
+        return
+    if slots == chosen_among or (
+        slots is not None
+        and pools.current[0] in slots
+        and (chosen_among is None or set(slots) <= set(chosen_among))
+    ):
+        return
+    leave_batch(pools)
+
+
+def continues_batch(state: Any) -> bool:
+    """Whether the next decision is of the batch in play, whatever the rule."""
+    pools = find_pools(state)
+    return pools is not None and bool(in_batch(pools))
+
+
 def choose_among(
     begin: Begin, choose: Callable[..., Any], params: Any, state: Any, slots: Sequence[int],
     *arguments: Any,
 ) -> tuple[int, int]:  # fmt: skip
     """Let `choose` decide among some slots of the state: the slot and the phase.
 
-    `arguments` are those of `choose` after the state.
+    `arguments` are those of `choose` after the state. The batch in play is among the slots
+    (`leave_unless_offered`).
     """
     whole, chosen = find_pools(state), np.asarray(slots)
-    if whole is not None and whole.current[0] not in chosen:
-        leave_batch(whole)
     part = _taken(state, resized(begin, params, chosen.size), chosen, _needed(params))
     last_place = 0 if whole is None else int(whole.placed_batches[0])
     arm, phase = choose(params._replace(arms=chosen.size), part, *arguments)
@@ -104,7 +128,6 @@ def choose_among(
             whole.queued_arms[place % room] = chosen[whole.queued_arms[place % room]]
         current = int(find_pools(part).current[0])
         whole.current[0] = chosen[current] if current >= 0 else -1
-        leave_batch(whole)  # the next decision may have other arms
     return int(chosen[arm]), int(phase)
 
 
@@ -169,14 +192,6 @@ def _tallies(state: Any) -> Iterator[Any]:
 def _needed(params: Any) -> int:
     """The rewards with which an arm of a tally is known."""
     return params.start if "start" in params._fields else 1
-
-
-def pools_in(state: Any) -> Pools | None:
-    """The pools of a state, or None if it has none."""
-    if isinstance(state, Pools):
-        return state
-    parts = (pools_in(part) for part in state if hasattr(part, "_fields"))
-    return next((part for part in parts if part is not None), None)
 
 
 def are_equal(state: Any, other: Any) -> bool:

@@ -54,7 +54,7 @@ def replace_reward(
 
 def _row(runner: PolicyRunner, arm: int, phase: int) -> tuple[Pools | None, Any]:
     """The pools and the row of an open batch; NO_ROW if it is not open."""
-    pools = arm_slots.pools_in(runner.state)
+    pools = arm_slots.find_pools(runner.state)
     if pools is None or (runner.roster is not None and arm not in runner.roster.arm_in_slot):
         return None, NO_ROW
     return pools, find_row(pools, runner.slot_of(arm), phase)

@@ -1,0 +1,130 @@
+"""Arms that come and go: time and memory of a long run, regret of an added arm and of wrong priors.
+
+    python benchmarks/arms.py --table year             # 200 live arms, 10^6 decisions
+    python benchmarks/arms.py --table added --runs 400 # an arm added half way
+    python benchmarks/arms.py --table prior --runs 400 # priors on a wrong best arm
+
+Agents play, with dp-imed at epsilon 1 and rewards that come at once. "year": every 500 decisions
+one arm leaves and another comes. "added": arms of .55 .60 .65 in 20,000 rounds; another comes after
+half, and is compared with a fresh run of all four arms for 10,000 rounds. "prior": arms of .55 .60
+.65 .75 in 20,000 rounds; the prior has n rewards behind each mean, reversed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+
+import balaclava as bl
+from balaclava.auditing.state_copies import arrays_of
+
+LIVE, DECISIONS, STAY = 200, 1_000_000, 500
+MEANS = {"a": 0.55, "b": 0.60, "c": 0.65}
+HALF = 10_000
+
+
+def agent_of(arms: list[str], seed: int, **more: Any) -> bl.Agent:
+    return bl.policy("dp-imed", arms=arms, epsilon=1.0).agent(seed=seed, **more)
+
+
+def play(agent: bl.Agent, rounds: int, means: dict[str, float], rng: Any) -> dict[str, int]:
+    """The decisions of each arm."""
+    counts = dict.fromkeys(means, 0)
+    for chance in rng.random(rounds):
+        decision = agent.ask()
+        agent.tell(decision, float(chance < means[decision.label]))
+        counts[decision.label] += 1
+    return counts
+
+
+def regret(counts: dict[str, int], means: dict[str, float]) -> float:
+    best = max(means.values())
+    return sum(count * (best - means[label]) for label, count in counts.items())
+
+
+def year(decisions: int) -> None:
+    rng = np.random.default_rng(1)
+    means = {str(arm): rng.uniform(0.3, 0.7) for arm in range(LIVE)}
+    agent, last = agent_of(list(means), 1), LIVE
+    tracemalloc.start()
+    print("| decisions | arms so far | CPU a decision, us | state, MB | Python objects, MB |")
+    print("|---|---|---|---|---|")
+    for tenth in range(1, 11):
+        begun = time.process_time()
+        for _ in range(decisions // 10 // STAY):
+            play(agent, STAY, means, rng)
+            gone = next(iter(means))
+            agent.retire_arm(gone)
+            del means[gone]
+            agent.add_arm(str(last))
+            means[str(last)], last = rng.uniform(0.3, 0.7), last + 1
+        each = (time.process_time() - begun) / (decisions // 10) * 1e6
+        held = sum(array.nbytes for array in arrays_of(agent._runner.state)) / 1e6
+        objects = tracemalloc.get_traced_memory()[0] / 1e6 - held
+        print(
+            f"| {tenth * decisions // 10:,} | {last:,} | {each:.0f} | {held:.2f} | {objects:.2f} |",
+            flush=True,
+        )
+
+
+def added(runs: int) -> None:
+    """Regret of the last 10,000 rounds: with the arm added, and of a fresh run of them."""
+    print("| the added arm | added half way | fresh run | ratio of the means |\n|---|---|---|---|")
+    for mean in (0.50, 0.60, 0.70, 0.75, 0.85):
+        means, late, fresh = {**MEANS, "d": mean}, [], []
+        for seed in range(runs):
+            rng = np.random.default_rng(seed)
+            agent = agent_of(list(MEANS), seed)
+            play(agent, HALF, MEANS, rng)
+            agent.add_arm("d")
+            late.append(regret(play(agent, HALF, means, rng), means))
+            fresh.append(regret(play(agent_of(list(means), seed), HALF, means, rng), means))
+        cells = [cell(each) for each in (late, fresh)]
+        print(
+            f"| {mean} | {cells[0]} | {cells[1]} | {np.mean(late) / np.mean(fresh):.2f} |",
+            flush=True,
+        )
+
+
+def cell(values: list[float]) -> str:
+    """The mean with its 95 % interval, and the 99 % quantile."""
+    error = 1.96 * np.std(values) / np.sqrt(len(values))
+    return f"{np.mean(values):.1f} ± {error:.1f} ({np.quantile(values, 0.99):.0f})"
+
+
+def prior(runs: int) -> None:
+    """Regret after 20,000 rounds, and the allowance of 2 n largest gaps."""
+    means = {**MEANS, "d": 0.75}
+    wrong = dict(zip(means, reversed(means.values()), strict=True))
+    print("| rewards behind a mean | regret | beyond no prior | 2 n gaps |\n|---|---|---|---|")
+    without = 0.0
+    for n in (0, 30, 100, 300, 1_000, 3_000):
+        found = []
+        for seed in range(runs):
+            given = {label: (mean, n) for label, mean in wrong.items()} if n else None
+            agent = agent_of(list(means), seed, prior=given)
+            counts = play(agent, 2 * HALF, means, np.random.default_rng(seed))
+            found.append(regret(counts, means))
+        without = without or float(np.mean(found))
+        more = np.mean(found) - without
+        print(f"| {n} | {cell(found)} | {more:.1f} | {2 * n * 0.2:.0f} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--table", choices=("year", "added", "prior"), required=True)
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--decisions", type=int, default=DECISIONS)
+    chosen = parser.parse_args()
+    if chosen.table == "year":
+        year(chosen.decisions)
+    else:
+        {"added": added, "prior": prior}[chosen.table](chosen.runs)
+
+
+if __name__ == "__main__":
+    main()
