@@ -103,15 +103,15 @@ def prior(runs: int) -> None:
     print("| rewards behind a mean | regret | beyond no prior | 2 n gaps |\n|---|---|---|---|")
     without = 0.0
     for n in (0, 30, 100, 300, 1_000, 3_000):
-        found = []
+        regrets = []
         for seed in range(runs):
-            given = {label: (mean, n) for label, mean in wrong.items()} if n else None
-            agent = agent_of(list(means), seed, prior=given)
+            releases = {label: (mean, n) for label, mean in wrong.items()} if n else None
+            agent = agent_of(list(means), seed, prior=releases)
             counts = play(agent, 2 * HALF, means, np.random.default_rng(seed))
-            found.append(regret(counts, means))
-        without = without or float(np.mean(found))
-        more = np.mean(found) - without
-        print(f"| {n} | {cell(found)} | {more:.1f} | {2 * n * 0.2:.0f} |", flush=True)
+            regrets.append(regret(counts, means))
+        without = without or float(np.mean(regrets))
+        more = np.mean(regrets) - without
+        print(f"| {n} | {cell(regrets)} | {more:.1f} | {2 * n * 0.2:.0f} |", flush=True)
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ def leave_unless_offered(
 
 
 def continues_batch(state: Any) -> bool:
-    """Whether the next decision is of the batch in play, whatever the rule."""
+    """Whether the next decision is of the batch in play, by any rule."""
     pools = find_pools(state)
     return pools is not None and bool(in_batch(pools))
 

@@ -356,7 +356,10 @@ def test_what_was_is_there_after_a_restart(
 
 
 def test_when_an_experiment_may_stop(client: TestClient) -> None:
-    """Equal arms: not yet, futile in few decisions, and later equivalent at a large difference."""
+    """Equal arms: not yet, futile in few decisions, and later equivalent at a large difference.
+
+    Rewards near .5 name an arm only if the noise of a release exceeds 1.5: 5 in 10,000 releases.
+    """
     arms = {"arms": ["plain", "map"], "policy": "dp-top-two", "parameters": {"epsilon": 5.0}}
     create(client, **arms)
     address = "/v1/experiments/shop"
@@ -364,7 +367,7 @@ def test_when_an_experiment_may_stop(client: TestClient) -> None:
     def play(rounds: int) -> None:
         for _ in range(rounds):
             rewards = [
-                {"decision_id": each["decision_id"], "value": float(i % 2)}
+                {"decision_id": each["decision_id"], "value": 0.4 + 0.2 * (i % 2)}
                 for i, each in enumerate(decide(client, count=100))
             ]
             client.post("/v1/rewards", json=rewards)
