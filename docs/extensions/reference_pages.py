@@ -15,6 +15,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 import balaclava as bl
+from balaclava.auditing.proof_notes import ProofNote, covered_policies, proof_notes, proof_of
 from balaclava.privacy.guarantee import NOTIONS
 from balaclava.testing.examples import USUAL_PARAMETERS
 
@@ -58,6 +59,9 @@ def pages_of(source: Path, names: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield f"reference/policies/{entry.name}.md", policy_page(entry.policy, audits)
     for each in bl.list_environments():
         yield f"reference/environments/{each.name}.md", page(each.environment, [])
+    for note in proof_notes().values():
+        yield f"reference/proofs/{note.name}.md", proof_page(note, names)
+    yield "reference/proofs.md", proof_list()
     yield "reference/policies.md", policy_list(names)
     yield "reference/environments.md", environment_list()
     yield "reference/authoring.md", authoring_list()
@@ -103,6 +107,8 @@ def policy_page(policy: type[bl.Policy], audits: dict[str, str]) -> str:
     if policy.model != "none":
         facts = [f"**guarantee**: {policy.model}, {policy.scope}. {NOTIONS[policy.scope]}"]
         facts += [f"**assumes**: {words}" for words in policy.assumptions]
+    if note := proof_of(policy):
+        facts.append(f"**proof**: [{note.title}](../proofs/{note.name}.md)")
     facts.append(f"**rewards**: {REWARDS[policy.rewards]}")
     if policy.lost_reward:
         facts.append(f"**a lost reward** {policy.lost_reward}")
@@ -163,6 +169,26 @@ def policy_list(names: Sequence[str]) -> str:
         parts += [f"## {family.capitalize()}"]
         parts += [table(("name", "what it does", "guarantee", "reference"), rows)]
     return "\n\n".join([*parts, toctree("policies", names)])
+
+
+def proof_page(note: ProofNote, names: Sequence[str]) -> str:
+    """A proof note, with links to those that it uses and to the policies that it is for."""
+    used = ", ".join(f"[{proof_notes()[name].title}]({name}.md)" for name in note.uses)
+    text = re.sub(r"^- Uses: .+$", f"- Uses: {used or 'nothing'}", note.text, flags=re.MULTILINE)
+    covered = [name for name in covered_policies().get(note.name, []) if name in names]
+    links = ", ".join(f"[{name}](../policies/{name}.md)" for name in covered)
+    policies = f"\n- Policies: {links}" if links else ""
+    return re.sub(r"^(- Derived by: .+)$", rf"\1{policies}", text, flags=re.MULTILINE)
+
+
+def proof_list() -> str:
+    rows = [
+        (f"[{note.title}](proofs/{note.name}.md)", str(len(note.steps)), note.derived_by)
+        for note in proof_notes().values()
+    ]
+    text = "The form of a proof, and what counting them can show: [proofs](../privacy.md#proofs)."
+    listed = table(("proof", "steps", "also derived by"), rows)
+    return f"# Proofs of privacy\n\n{text}\n\n{listed}\n\n{toctree('proofs', list(proof_notes()))}"
 
 
 def environment_list() -> str:

@@ -14,7 +14,7 @@ import click
 import balaclava
 from balaclava.cli.commands.audit_command import audit
 from balaclava.cli.commands.calibrate_command import calibrate
-from balaclava.cli.commands.catalogue import environments, policies
+from balaclava.cli.commands.catalogue import environments, policies, proofs
 from balaclava.cli.commands.choose_command import choose
 from balaclava.cli.commands.compare_command import compare
 from balaclava.cli.commands.demo_command import demo
@@ -93,6 +93,7 @@ def main(modules: tuple[str, ...]) -> None:
     View the results:         balaclava report experiment-results
     Tune a policy's scale:    balaclava calibrate experiment.toml --policy dp-se
     Audit a guarantee:        balaclava audit dp-se --epsilon 1
+    Read its proof:           balaclava proofs dp-se
     Write for a review board: balaclava report --assessment trial.toml
     Reproduce a figure:       balaclava reproduce wang2024-fig1
     Serve decisions:          balaclava serve --demo
@@ -115,6 +116,6 @@ def main(modules: tuple[str, ...]) -> None:
 for _command in (
     *(demo, choose, plan, compare, example, simulate, summary),
     *(calibrate, report, assessment),
-    *(audit, reproduce, serve, backup, restore, doctor, edge, mcp, policies, environments),
+    *(audit, proofs, reproduce, serve, backup, restore, doctor, edge, mcp, policies, environments),
 ):
     main.add_command(_command)

@@ -11,8 +11,8 @@ over the rewards that came is released, once, and V takes in the features of the
 theta and the width of its interval use the same V.
 
 A reward's part r x is truncated towards 0 onto a grid on which sums are exact. The parts of one
-decision with two different rewards then differ by at most |x| in each coordinate, so neither norm
-of the difference exceeds that of x.
+decision with two different rewards then differ by at most |x| in each coordinate
+(`episodes.proof.md` beside this file).
 """
 
 import math

@@ -4,9 +4,8 @@ A batch belongs to the round in which it was opened. Batches opened before a fir
 are forgotten: those with a release no longer enter the arm's mean, those still open are not
 released. An arm without a release that counts is examined again, by a batch of its own.
 
-Privacy is that of the pools. A reward is in one batch, and a batch is released at most once. What
-is forgotten, and when, follows from rounds, sizes and released sums: it is post-processing. To
-forget does not undo a release: what an observer has seen of a reward counts for ever.
+Privacy is that of the pools (`memory.proof.md` beside this file). To forget does not undo a
+release: what an observer has seen of a reward counts for ever.
 
 `pooled`, `rewards`, `draws` and `planned` of the pools are then those of the releases that count.
 The number of settled batches, and the releases in order, are those of the whole run.

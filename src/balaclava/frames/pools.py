@@ -10,8 +10,8 @@ The arm with the best released mean is then played, in its next batch. The polic
 when a batch settles and when the batch in play is fully asked. In between, the batch in play
 continues: its decisions count as asked all at once.
 
-Privacy rests on this alone: a reward enters one sum; decisions alone determine which one; arrivals
-determine when it settles, and they must not depend on rewards.
+Privacy rests on this alone: a reward enters one sum, and decisions and arrivals determine which and
+when (`pools.proof.md` beside this file).
 
 Decisions use every release. Intervals use the releases in order: a batch counts there once every
 batch that was fully asked before it, of any arm, has settled (`theory.confidence_sequences` says

@@ -4,15 +4,7 @@ Floating-point noise reveals its input through its last bits (Mironov 2012). Her
 to a whole number of grid steps, integer noise is added, and the sum is scaled back. The step is a
 power of two, between 2^-21 and 2^-20 of the sensitivity, so that scaling is exact.
 
-Proof that rounding costs no privacy.
-    Let |x - x'| <= s, let g be the step and m = ceil(s / g). The map k(x) = floor(x / g + 1/2) is
-    computed in rational arithmetic. It is monotone and k(x + m g) = k(x) + m, hence
-    |k(x) - k(x')| <= m. The noise is drawn for m + 1 steps, which costs a millionth of its scale.
-    The spare step covers the float error of x and x': if each is within g / 2 of a number that
-    keeps the sensitivity, then |x - x'| <= s + g. Sums of rewards that `to_grid` rounded are exact
-    below 2^53 steps, that is for up to 2^32 rewards (4 x 10^9) in one sum. The proof does not cover
-    longer sums. A mean of such rewards, rounded once, is within g / 2 while it is below 2^31
-    sensitivities. Scaling back is post-processing.
+That rounding costs no privacy is proved in `exact_noise.proof.md` beside this file.
 """
 
 import functools

@@ -1,6 +1,8 @@
-"""`balaclava policies` and `balaclava environments`."""
+"""`balaclava policies`, `environments` and `proofs`."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -50,3 +52,32 @@ def test_policies_can_be_filtered() -> None:
     assert "dp-ftpl-new" not in output
     assert "dpr-batch-ucb" not in output
     assert "is not one of" in invoke("policies", "--scope", "everything").output
+
+
+def test_the_list_counts_every_private_policy() -> None:
+    listed = json.loads(invoke("proofs", "--json").output)
+    private = {entry.name for entry in bl.list_policies() if entry.guarantee != "none"}
+    assert private <= {name for note in listed for name in note["policies"]}
+    steps = sum(len(note["steps"]) for note in listed)
+    assert f"{len(listed)} proofs" in invoke("proofs").output
+    assert f"{steps} steps" in invoke("proofs").output
+
+
+def test_a_policy_has_its_note_and_all_that_it_uses() -> None:
+    printed = invoke("proofs", "dp-imed").output
+    assert printed.index("# Noisy sums of batches") < printed.index("# One release for each reward")
+    assert "# Rounding to a grid" in printed
+    names = [note["name"] for note in json.loads(invoke("proofs", "dp-imed", "--json").output)]
+    assert names == ["batched", "pools", "memory", "laplace", "exact_noise"]
+
+
+def test_a_mechanism_and_a_note_have_their_names() -> None:
+    assert "# Truncated Laplace noise" in invoke("proofs", "truncated Laplace").output
+    assert "# Continual counters" in invoke("proofs", "counters").output
+
+
+def test_without_privacy_there_is_no_proof() -> None:
+    for name in ("ucb1", "no-such-policy"):
+        done = invoke("proofs", name)
+        assert done.exit_code == 2
+        assert name in done.output

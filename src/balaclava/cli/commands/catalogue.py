@@ -1,4 +1,4 @@
-"""`balaclava policies` and `balaclava environments`: lists, and the parameters of one entry."""
+"""`balaclava policies`, `environments` and `proofs`: lists, and one entry in full."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from balaclava.cli.terminal import print_json, print_table
 
 if TYPE_CHECKING:
     from balaclava._core.declared import Declared
+    from balaclava.auditing.proof_notes import ProofNote
 
 
 def complete_policy(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
@@ -82,6 +83,75 @@ def environments(name: str | None, as_json: bool) -> None:
         return
     rows = [(entry.name, entry.title, entry.parameters) for entry in list_environments()]
     print_table(("environment", "what it is", "parameters"), rows)
+
+
+@click.command(short_help="List the proofs of privacy, or print one.")
+@click.argument("name", required=False, shell_complete=complete_policy)
+@option("--json as_json", bool, "Print as JSON.")
+def proofs(name: str | None, as_json: bool) -> None:
+    """List the proof notes of mechanisms, frames and private policies, or print one.
+
+    NAME is a policy, a mechanism or a note. After a policy's note come those that it uses. Each
+    step of a proof names the code that does it and the tests that would fail if the code did not.
+
+    \b
+    Example: balaclava proofs
+    Example: balaclava proofs dp-imed
+    Example: balaclava proofs "truncated Laplace"
+    """
+    from balaclava.auditing.proof_notes import covered_policies, proof_notes, with_used
+
+    if name is not None:
+        notes = with_used(_note_of(name))
+        if as_json:
+            print_json([_plain_note(note) for note in notes])
+        else:
+            click.echo("\n".join(note.text for note in notes))
+        return
+    notes = list(proof_notes().values())
+    covered = covered_policies()
+    if as_json:
+        print_json([_plain_note(note) | {"policies": covered.get(note.name, [])} for note in notes])
+        return
+    rows = [
+        (
+            note.name,
+            ", ".join(covered.get(note.name, [])) or ", ".join(note.subjects),
+            str(len(note.steps)),
+            str(len({test for step in note.steps for test in step.tests})),
+            note.derived_by,
+        )
+        for note in notes
+    ]
+    print_table(("proof", "of", "steps", "tests", "also derived by"), rows)
+    steps = sum(len(note.steps) for note in notes)
+    tests = len({test for note in notes for step in note.steps for test in step.tests})
+    policies = sum(map(len, covered.values()))
+    click.echo(f"\n{len(notes)} proofs, {policies} private policies, {steps} steps, {tests} tests")
+
+
+def _note_of(name: str) -> ProofNote:
+    from balaclava.auditing.proof_notes import proof_notes, proof_of
+    from balaclava.errors import ParameterError
+    from balaclava.policies.base import POLICIES
+
+    if name in POLICIES.classes():
+        policy = POLICIES.get(name)
+        note = proof_of(policy) if policy.model != "none" else None
+    else:
+        note = proof_notes().get(name) or proof_of(name)
+    if note is None:
+        raise ParameterError(
+            f"there is no proof note for {name!r}; give a private policy, a mechanism or a note "
+            "that `balaclava proofs` lists"
+        )
+    return note
+
+
+def _plain_note(note: ProofNote) -> dict[str, Any]:
+    plain = note._asdict()
+    del plain["path"]
+    return plain | {"steps": [step._asdict() for step in note.steps]}
 
 
 def _plain(entry: Any, kind: str) -> dict[str, Any]:

@@ -1,12 +1,6 @@
 """Any bandit made private by noise on the mean loss of batches (Asi et al. 2025, Algorithm 1).
 
-Proof.
-    Each loss enters the sum of one batch, by the order of decisions. Given all other losses, the
-    sum has sensitivity 1. It is released once, with noise of scale 1/epsilon, or not at all.
-    The arms depend on the releases alone, and so do the batches, whose length is fixed. Hence
-    epsilon-differential privacy of the whole trajectory, for every base, batch length and epsilon.
-    The choice of the decisions that are held out does not depend on losses, and their losses are
-    never read.
+Proof: `conversion.proof.md` beside this file.
 """
 
 import functools

@@ -42,10 +42,10 @@ class DPFTPLBeta(StartPhasePolicy):
     The horizon may end in the start phase: then the arms are pulled in turn throughout.
 
     Privacy:
-        (epsilon, delta)-differential privacy of each decision (Theorem 13). Its proof has a gap for
-        epsilon above 1.1, which `balaclava.privacy.mechanisms.perturbed_index` closes; an epsilon
-        above 20 counts as 20 in N. A reward between 0 and 1 becomes a coin flip, and the guarantee
-        averages over it. The losses of decisions add up: the run as a whole is not protected.
+        (epsilon, delta)-differential privacy of each decision (Theorem 13). The printed proof has a
+        gap for epsilon above 1.1, which ours closes; an epsilon above 20 counts as 20 in N. A
+        reward between 0 and 1 becomes a coin flip: then a decision is private given the coins of
+        the other rewards. The losses of decisions add up: the run as a whole is not protected.
 
     Parameters:
         epsilon: privacy loss of a decision; 0 is allowed.
@@ -57,6 +57,10 @@ class DPFTPLBeta(StartPhasePolicy):
 
     name = "dp-ftpl-beta"
     reference = "Wang, Zhu 2024"
+    assumptions = (
+        "a reward strictly between 0 and 1 becomes a coin flip: the loss of one decision given "
+        "earlier ones is proved for an observer who knows the coins of the other rewards",
+    )
     see_also = "dp-ftpl-gauss, dp-ftpl-new, thompson-beta"
     kernels = Kernels(begin_tally, highest_draw(perturbed_index.beta_index), learn)
     threshold = staticmethod(perturbed_index.beta_threshold)

@@ -1,17 +1,6 @@
 """DP-LinBayesUCB: Bayes-UCB on reports, then on sums (after Kaufmann, Cappe, Garivier 2012).
 
-Proof of privacy.
-    Contexts are public, as in `private_sums`. The first `batch` decisions of a block are reported,
-    the later ones are in batches, in the order of decisions. So whether a reward is reported, and
-    in which batch it is, follows from contexts and earlier releases, not from rewards or arrivals.
-    A report is epsilon-private for every reward (`privacy.mechanisms.randomized_response`). A
-    reward of a batch is in one sum, that of r a u, with a = min(1, c/|u|) and the row u fixed at
-    the decision: u is computed from the features and the shape L, and L from features alone. Two
-    rewards in [0, 1] move the sum by at most a |u| <= c in the L2 norm, and sqrt(d) c in the L1
-    norm (`frames.episodes` on rounding). It is released once, for this sensitivity. So each reward
-    is in one release, which is (epsilon, delta)-private given those before it, and all
-    decisions are computed from releases, contexts and arrivals: the releases together are
-    (epsilon, delta)-private by adaptive parallel composition.
+Proof of privacy: `dp_lin_bayes_ucb.proof.md` beside this file.
 """
 
 import math
@@ -284,7 +273,7 @@ class DPLinBayesUCB(PrivateSumsPolicy):
     Privacy:
         (epsilon, delta)-differential privacy of the whole trajectory; contexts are public and not
         protected, and must not depend on unreleased rewards. Each reward is in one report or in one
-        sum. At delta = 0 sums have Laplace noise. The proof is in the module's docstring.
+        sum. At delta = 0 sums have Laplace noise.
 
     Parameters:
         delta: probability outside it; 0 for Laplace noise.

@@ -1,18 +1,6 @@
 """The base of private linear policies: sums of r x, each released once, in episodes.
 
-Proof of privacy (dp-linucb, dp-lin-ts).
-    Contexts are public. A context may depend on earlier contexts, decisions and releases, but on
-    no reward in any other way: a context that repeats an unreleased reward would publish it. Fix
-    the randomness other than noise, and the arrival times of rewards. Then the releases so far
-    determine the next context, the next decision and its episode. So given the releases these are
-    the same for neighbouring reward streams. One reward is in one
-    episode, hence in one released sum. It moves the sum by |r - r'| |x| <= feature_bound in the L2
-    norm (`frames.episodes` on rounding), and by sqrt(d) feature_bound in the L1 norm. Given all
-    earlier releases the sum's release is (epsilon, delta)-private: a Gaussian by the analytic
-    calibration, or, at delta = 0, Laplace noise in each coordinate. All other releases have the
-    same law for both streams, given those before them. So the releases together are
-    (epsilon, delta)-private, by adaptive parallel composition. All decisions are computed from
-    them and from public data. V is computed from contexts and arrivals alone and needs no noise.
+Proof of privacy: `private_sums.proof.md` beside this file.
 
 Proof of the radius.
     theta - theta* = V^-1 (S + N - ridge theta*), S the sum of x times the noise of rewards, N the

@@ -3,11 +3,7 @@
 Experts are the arms of an inner bandit, which chooses an expert. The arm is drawn from that
 expert's advice, and the inner bandit learns the loss as the expert's.
 
-Proof.
-    If the inner policy protects its losses, so does this one. A changed loss changes one loss of
-    the inner policy, and the arm is drawn from the expert's public advice without using the losses
-    again. The advice itself is not protected, although the paper claims it: the arm of a round is
-    drawn from the advice of that round.
+Proof: `experts_as_arms.proof.md` beside this file.
 """
 
 import functools

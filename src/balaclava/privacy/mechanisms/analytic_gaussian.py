@@ -5,22 +5,7 @@ the L2 norm, and the shift m is the largest with
 
     Phi(m/2 - epsilon/m) - exp(epsilon) Phi(-m/2 - epsilon/m) <= delta.
 
-Proof.
-    After a rotation, two inputs at distance s give N(0, 1) and N(m, 1) in one coordinate, in units
-    of the noise. The ratio of their densities is monotone, so half-lines are the worst events.
-    Their excess over exp(epsilon) is the left-hand side (Theorem 8). It grows with m, so closer
-    inputs have less.
-
-    Released form: integers k with P(k) proportional to exp(-k^2 / (2 t^2)) in each element, t = r/m
-    grid steps for inputs r steps apart (`vector_to_steps` adds the rounding). Compare it with the
-    rounded Gaussian floor(X + 1/2), X ~ N(0, t^2). Shifted by whole numbers, this is a function of
-    the Gaussian mechanism, and so keeps its epsilon and delta. The probabilities of the two
-    differ by a factor within 1 +- (1 + (k/t)^2) / (12 t^2), from the second derivative of the
-    density. The sum of exp(-k^2 / (2 t^2)) differs from t sqrt(2 pi) by a factor of at most
-    1 + 2 exp(-19 t^2). The mass beyond 60 t is exp(-1800). As t is at least 2^14 (smaller ones are
-    refused), an element costs a factor of at most 1 +- 1.2e-6, and d elements d times that. So the
-    released form is calibrated for epsilon - 4e-6 d and delta / (1 + 4e-6 d); settings with less
-    are refused.
+Proof: `analytic_gaussian.proof.md` beside this file.
 """
 
 import math

@@ -9,33 +9,7 @@ Noise is drawn at insertion and kept. Reading draws nothing: two reads give the 
 - Hybrid: any number of items, and a sum after each. It is a logarithmic counter up to the last
   power of two, and a tree after it. Widths must not shrink.
 
-Proof for the tree.
-    The node written at the n-th insertion holds the last 2^i items, i the lowest set bit of n.
-    Its noise has scale w_n / e, where w_n is the width at its last item, and e = epsilon / L.
-    Changing item s moves it by at most w_s <= w_n, since widths do not shrink: a loss of at most
-    e, less if w_s < w_n. Item s lies in at most one node of each of the
-    L = floor(log2 horizon) + 1 levels, so that all nodes together cost at most L e = epsilon.
-    Given the nodes nothing else depends on the data, so items may be chosen from past answers.
-    The paper's e = epsilon / log(horizon) is not enough: for a million items of one width, the
-    item that lies in the most nodes costs 1.45 epsilon.
-
-Proof for the tree of items of any size (`tree_insert_within`), whose sums floats cannot hold.
-    A node of 2^i items, the largest within B, is summed on the grid of step g = 2^i B 2^-53,
-    rounded up to a power of two. Its sum is below 2^53 steps, so that a float holds it. Each
-    addend of the node, an item or the sum of a smaller node, is rounded towards 0 onto this grid.
-    Rounding an item keeps it within its level; rounding two sums adds at most one step to their
-    distance. Steps double with every node that an item enters: each node is twice as large, and
-    levels do not shrink. So the item moves the node by at most 2 B + 2 g, the width for which its
-    noise is drawn. The private sum of n items is off by at most n B 2^-52 times the number of
-    pairs of levels, L (L + 1) / 2. Only L depends on the horizon.
-
-Proof for the logarithmic counter.
-    The items between two powers of two are summed and released once, by the Laplace mechanism.
-    The published sum adds up these releases. Each item is in one of them: epsilon.
-
-Proof for the hybrid.
-    An item is in one release of the logarithmic counter, at epsilon / 2, and in one tree, at
-    epsilon / 2. The tree after item 2^j ends before item 2^(j+1): 2^j - 1 items, j levels.
+Proofs: `counters.proof.md` beside this file.
 """
 
 from collections.abc import Iterator

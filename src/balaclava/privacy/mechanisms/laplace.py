@@ -2,27 +2,7 @@
 
 Answer value + w, where w has density exp(-|w| / b) / (2 b) and b = sensitivity / epsilon.
 
-Proof.
-    Two inputs at most `sensitivity` apart give densities whose ratio at any answer is at most
-    exp(sensitivity / b) = exp(epsilon): epsilon-differential privacy, for every event. If the
-    owner of a reward uses it once, and rewards are at most `sensitivity` apart, the same bound
-    holds between any two rewards: epsilon-local privacy.
-
-    The released form adds discrete Laplace noise, P(k) proportional to exp(-epsilon |k| / m), to a
-    whole number of grid steps that moves by at most m. The ratio is again at most exp(epsilon).
-    OpenDP's privacy map, which rounds upwards, confirms it for the scale in use. `exact_noise`
-    proves that rounding to the grid costs no privacy.
-
-    An array that one reward moves by at most `sensitivity` in the L1 norm gets independent noise
-    of that scale in each element: the logarithms of the ratios add up to at most epsilon. Rounding
-    d elements moves their distance by at most d steps, which are added to m.
-
-Proof for the fullest bin of a noisy histogram (Wu et al. 2023, Algorithm 3).
-    With n records and counts c_j the paper takes the largest of c_j / n + Lap(2 / (n epsilon)).
-    Multiplied by n this is c_j + Lap(2 / epsilon), which stays exact. A changed record leaves one
-    bin and enters another: two counts move, each by 1. Each count is released with sensitivity 1
-    and epsilon / 2, so that all counts together, and the bin computed from them, are
-    epsilon-private. A record outside all bins moves one count only.
+Proof: `laplace.proof.md` beside this file.
 """
 
 import math

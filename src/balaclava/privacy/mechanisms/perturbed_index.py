@@ -1,42 +1,9 @@
 """Perturbed indices: the arm with the highest random index is played (Wang, Zhu 2024).
 
-For each decision every arm gets a new index, which is compared and discarded. An observer sees
-only the arm with the highest one, so each law need only satisfy, for one changed reward,
-
-    F(x) <= exp(epsilon) F'(x) + delta  and  1 - F(x) <= exp(epsilon) (1 - F'(x)) + delta
-
-at every x (Lemma 8): given the other arms' indices, the decision reveals whether this index is
-above or below a fixed number. Here `value` is the mean of an arm's n rewards and `sensitivity` is
-1/n, which gives the laws their n.
-
-Proof for the Gaussian index N(mean, 2/n).
-    A reward moves the mean by at most 1/n. The mass between x and x + 1/n is at most 1/n times the
-    highest density: 1 / sqrt(4 pi n). It is at most delta from n = 1 / (4 pi delta^2) on: enough
-    for any epsilon. For fewer rewards split at the x* where that mass is delta. Below x* the first
-    argument holds. Above it the ratio of the densities is at most exp(epsilon) from
-    n = log(e / (4 pi delta^2)) / epsilon^2 on (Theorem 11). `gaussian_threshold` is the smaller of
-    the two, and both conditions become weaker as n grows. The ratio of the densities is monotone,
-    so half-lines are the worst events and the claim holds for every event.
-
-Proof for the Beta index, for rewards 0 and 1 (Theorem 13).
-    One more success turns Beta(a, b + 1) into Beta(a + 1, b), whose ratio of densities,
-    proportional to (1 - x) / x, is monotone again. Let m = a + b. Adding floor(n/8) + 1 to both
-    counts keeps a/m and b/m in [0.1, 0.9] and m above 1.25 n. F - F' = C(m, a) x^a (1 - x)^b is at
-    most sqrt(e m / (2 pi a b)) (Stirling), which is at most delta from n = 40e / (9 pi delta^2) on.
-    F - exp(epsilon) F' is largest where the densities' ratio is exp(epsilon), and there
-    F - F' <= exp(-m k), k = log(0.1 + 0.9 exp(epsilon)) - 0.9 epsilon: it is
-    C(m, a) (a/m)^a (b/m)^b <= 1 times a power that is largest for b = 0.9 m. From the second
-    threshold on m >= L / (0.0081 epsilon^2), L = log(e / (2 pi delta^2)), and for epsilon <= 20
-    k is at least 0.584 * 0.0081 epsilon^2: m k >= log(1/delta) for delta up to 0.05. Up to 0.2, k
-    is above 0.68 * 0.0081 epsilon^2 or above 1, which is enough as m >= 124. From 0.2 on the
-    first bound is enough, for the same reason. `beta_threshold` takes epsilon as 20 beyond that.
-    (The printed proof loses a factor (1 + 0.9 epsilon)^2; see errata, Wang 5.)
-
-The truncated Laplace index is a release by the truncated Laplace mechanism, which has the proof.
-
-In a released run the Gaussian and the Beta index are drawn in floating point, with fresh entropy
-of the operating system for each draw. That is acceptable because an index is never published: its
-last bits affect a decision only if two indices agree in all other bits.
+For each decision every arm gets a new index, which is compared and discarded. An observer sees only
+the arm with the highest one. Here `value` is the mean of an arm's n rewards and `sensitivity` is
+1/n, which gives the laws their n. Proofs, and why floating point is enough:
+`perturbed_index.proof.md` beside this file.
 """
 
 import functools

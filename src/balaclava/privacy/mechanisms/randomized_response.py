@@ -2,13 +2,7 @@
 
 Report y = 1 with probability (x e^epsilon + 1 - x) / (1 + e^epsilon), otherwise y = 0.
 
-Proof.
-    Both probabilities are between 1 / (1 + e^epsilon) and e^epsilon / (1 + e^epsilon) for every
-    x in [0, 1], so between any two rewards their ratio is at most e^epsilon: epsilon-local
-    privacy. The released form rounds x to a grid, flips a coin of that probability, and sends
-    the coin through randomized response on one bit. Given the coin the ratio is at most
-    e^epsilon: OpenDP's privacy map confirms it for the probability in use. Averaging over the coin
-    keeps it. The device rounds x before the mechanism, which costs no privacy.
+Proof: `randomized_response.proof.md` beside this file.
 """
 
 import math

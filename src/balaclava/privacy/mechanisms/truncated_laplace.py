@@ -6,21 +6,7 @@ Answer value + w, where w has a density proportional to exp(-epsilon |w| / s) on
 
 delta = 0 gives the Laplace mechanism. epsilon = 0 gives the uniform law on |w| <= s / (2 delta).
 
-Proof.
-    Shift the input by z, 0 < z <= s. If both densities are positive their ratio is at most
-    exp(epsilon z / s) <= exp(epsilon). The rest is the mass within z of one end, which is
-    largest for z = s: with c = (1/2 + delta / E) epsilon / s in front of the density it is
-    (1/2 + delta / E) (exp(-epsilon (A - s) / s) - exp(-epsilon A / s))
-    = (1/2 + delta / E) E 2 delta / (2 delta + E) = delta. So every event has
-    P(S) <= exp(epsilon) P'(S) + delta, and no smaller delta would do.
-
-    Released form: P(k) proportional to a^|k| on |k| <= A whole steps, a = exp(-epsilon / m), for
-    an input that moves by at most m steps. The same argument leaves the m outermost points, of
-    mass a^(A-m+1) (1 - a^m) / (1 + a - 2 a^(A+1)). It is at most delta exactly when
-    a^(A+1) <= delta (1 + a) / (E + 2 delta): `reach_in_steps` is the smallest such A that is at
-    least m, enlarged by a trillionth for float rounding. (The mass decreases in A, so enlarging is
-    safe.) Sampling is by rejection: k uniform, kept with probability
-    exp(-epsilon |k| / m), both exact.
+Proof: `truncated_laplace.proof.md` beside this file.
 """
 
 import functools

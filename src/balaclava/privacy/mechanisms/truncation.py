@@ -3,10 +3,7 @@
 A reward beyond the level counts as 0. The papers analyse this; clipping to the level would have a
 bias of the same order.
 
-Proof.
-    The truncations of any two rewards lie in [-level, level], at most 2 level apart, so that a sum
-    of truncated rewards has sensitivity 2 level. The level must depend on the rewards that it
-    truncates only through releases.
+Proof: `truncation.proof.md` beside this file.
 """
 
 import math
