@@ -1,23 +1,30 @@
-"""Complete the docstrings of policies and environments from what they declare.
+"""Complete the docstrings of policies, environments and checked functions from declarations.
 
 An author writes what is particular to a class. Its Privacy section, and what it says about a
 parameter, may stand in the docstring of a base class. Parameters that neither describes are added
 with their declared meaning, the papers of `cites`, or else of `reference`, in full, from
 bibliography.txt, and the names in `see_also`. An example begins with the import of the package.
+
+The arguments of a function are declared in the same way: see `checked`.
 """
 
 import functools
 import inspect
 import re
 import textwrap
+import typing
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
-from balaclava._core.declared import Declared
+from balaclava._core.declared import Declared, check, meaning
 
-_FINAL_SECTIONS = ("Parameters", "Example", "References", "See Also")  # at the end, in this order
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+# At the end of a docstring, in this order.
+_FINAL_SECTIONS = ("Parameters", "Example", "References", "See Also")
+_FUNCTION_SECTIONS = ("Args", "Returns", "Raises", "Example")
 _IMPORT = "    >>> import balaclava as bl\n"
 _PRIVACY = "\n\nPrivacy:\n"
-_BEGINNING = re.compile(rf"\n\n(?=(?:{'|'.join(_FINAL_SECTIONS)}):\n)")
 _ENTRY = re.compile(r"\n(?=    \w)")  # of a section: a line that is not indented further
 
 
@@ -32,9 +39,9 @@ def complete_docstring(cls: type[Declared]) -> None:
     """Add the parameters, the paper and the related names that a docstring does not mention."""
     if cls.__doc__ is None:
         return
-    text, sections = _split(cls)
+    text, sections = _split(_own(cls))
     if _PRIVACY not in text:
-        inherited = (_split(base)[0].partition(_PRIVACY) for base in cls.__mro__[1:])
+        inherited = (_split(_own(base))[0].partition(_PRIVACY) for base in cls.__mro__[1:])
         text += next((_PRIVACY + section for _, _, section in inherited if section), "")
     sections["Parameters"] = _parameters(cls)
     if _IMPORT not in sections.get("Example", _IMPORT):
@@ -45,9 +52,53 @@ def complete_docstring(cls: type[Declared]) -> None:
     cls.__doc__ = "\n\n".join([text, *filter(None, map(sections.get, _FINAL_SECTIONS))])
 
 
-def _split(cls: type) -> tuple[str, dict[str, str]]:
+def checked(function: _Function) -> _Function:
+    """Check the arguments of a function as their annotations declare; complete its docstring.
+
+    Annotations without a declared meaning are not checked.
+
+    >>> from balaclava._core.declared import Epsilon
+    >>> @checked
+    ... def noise_scale(epsilon: Epsilon) -> float:
+    ...     "Scale of the noise."
+    ...     return 1.0 / epsilon
+    >>> noise_scale(-1)
+    Traceback (most recent call last):
+    balaclava.errors.ParameterError: epsilon = -1 is not allowed; give a number in [1e-100, 1e+100]
+    """
+    signature, hints = inspect.signature(function), typing.get_type_hints(function)
+    kinds = typing.get_type_hints(function, include_extras=True)
+    meanings = {name: meaning(kinds[name]) for name in signature.parameters}
+
+    @functools.wraps(function)
+    def with_checks(*args: Any, **keywords: Any) -> Any:
+        given = signature.bind(*args, **keywords)
+        for name in filter(meanings.get, given.arguments):
+            given.arguments[name] = check(name, given.arguments[name], kinds[name])
+        return function(*given.args, **given.kwargs)
+
+    parameters = [each.replace(annotation=hints[n]) for n, each in signature.parameters.items()]
+    with_checks.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    text, sections = _split(function.__doc__, _FUNCTION_SECTIONS)
+    described = {entry.split(":")[0].strip(): entry for entry in _entries(sections.get("Args", ""))}
+    entries = [described.get(name, f"    {name}: {words}.") for name, words in meanings.items()]
+    sections["Args"] = "\n".join(["Args:", *entries])
+    sections.setdefault("Raises", "Raises:\n    ParameterError: if an argument is out of range.")
+    with_checks.__doc__ = "\n\n".join([text, *filter(None, map(sections.get, _FUNCTION_SECTIONS))])
+    return typing.cast(_Function, with_checks)
+
+
+def _entries(section: str) -> list[str]:
+    return _ENTRY.split(section)[1:]
+
+
+def _own(cls: type) -> str | None:
+    return vars(cls).get("__doc__")
+
+
+def _split(doc: str | None, names: Iterable[str] = _FINAL_SECTIONS) -> tuple[str, dict[str, str]]:
     """The text of a docstring, and its final sections by name."""
-    text, *rest = _BEGINNING.split(inspect.cleandoc(vars(cls).get("__doc__") or ""))
+    text, *rest = re.split(rf"\n\n(?=(?:{'|'.join(names)}):\n)", inspect.cleandoc(doc or ""))
     return text, {part.partition(":")[0]: part for part in rest}
 
 
@@ -55,7 +106,7 @@ def _parameters(cls: type[Declared]) -> str:
     """Every parameter: required ones, other described ones, the rest."""
     described: dict[str, str] = {}
     for each in cls.__mro__:
-        for entry in _ENTRY.split(_split(each)[1].get("Parameters", ""))[1:]:
+        for entry in _entries(_split(_own(each))[1].get("Parameters", "")):
             described.setdefault(entry.split(":")[0].strip(), entry)
     entries = {
         each.name: described.get(each.name, f"    {each.name}: {each.meaning}.")

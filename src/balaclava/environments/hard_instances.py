@@ -16,16 +16,18 @@ from typing import Annotated
 import numpy as np
 
 from balaclava._core.declared import Range, check
+from balaclava._core.docstrings import checked
 from balaclava.environments.three_point import ThreePoint
 from balaclava.environments.two_point import TwoPoint
 from balaclava.errors import ParameterError
+from balaclava.theory.bounds import PairGap, TailOrder
 
-PairGap = Annotated[float, Range(0, 0.2, "gap between the two arms", open_low=True)]
-TailOrder = Annotated[float, Range(1, 2, "order 1 + v of the known moment", open_low=True)]
+Others = Annotated[int, Range(1, meaning="how many arms below the best")]
 
 
+@checked
 def hard_pair(
-    gap: float, moment_order: float, *, others: int = 1, lifted: int = 1
+    gap: PairGap, moment_order: TailOrder, *, others: Others = 1, lifted: int = 1
 ) -> tuple[TwoPoint, TwoPoint]:
     """The hard instance of Theorems 10 and 11, of Theorem 9 for more arms, and its alternative.
 
@@ -34,29 +36,24 @@ def hard_pair(
     alternative arm `lifted` pays with g^(1+v)/2 + gap g (mean 7/2 gap, moment 7/10).
 
     Args:
-        gap: above 0, at most 1/5.
-        moment_order: 1 + v, above 1 and at most 2.
-        others: how many arms below the best.
         lifted: the arm that is the best in the alternative.
     """
-    gap = check("gap", gap, PairGap)
-    order = check("moment_order", moment_order, TailOrder)
-    others = check("others", others, Annotated[int, Range(1)])
     lifted = check("lifted", lifted, Annotated[int, Range(1, others)])
-    g = (5 * gap) ** (1 / (order - 1))
+    g = (5 * gap) ** (1 / (moment_order - 1))
     if g < 1e-150:
         raise _too_rare("gap", gap)
     values = np.full(others + 1, 1 / g)
-    chances = np.full(others + 1, g**order / 2 - gap * g)
-    chances[0] = g**order / 2
+    chances = np.full(others + 1, g**moment_order / 2 - gap * g)
+    chances[0] = g**moment_order / 2
     elsewhere = chances.copy()
-    elsewhere[lifted] = g**order / 2 + gap * g
+    elsewhere[lifted] = g**moment_order / 2 + gap * g
     here = TwoPoint(values=values, probabilities=chances)
     return here, TwoPoint(values=values, probabilities=elsewhere)
 
 
+@checked
 def hard_arms(
-    means: Sequence[float], moment_order: float, *, lifted: int
+    means: Sequence[float], moment_order: TailOrder, *, lifted: int
 ) -> tuple[TwoPoint, ThreePoint]:
     """The hard instance of Theorem 5 (central privacy), and the alternative that lifts an arm.
 
@@ -66,13 +63,12 @@ def hard_arms(
 
     Args:
         means: above 0, at most 1/6, with gaps of at most 1/12.
-        moment_order: 1 + v, above 1 and at most 2.
         lifted: an arm below the best.
     """
-    base, gap, order = _base(means, moment_order, lifted, 1 / 6)
+    base, gap = _base(means, moment_order, lifted, 1 / 6)
     if gap > 1 / 12:
         raise ParameterError(f"means: arm {lifted} is {gap:g} below the best; at most 1/12")
-    g = (4 * gap) ** (1 / (order - 1))
+    g = (4 * gap) ** (1 / (moment_order - 1))
     if g < 1e-150:
         raise _too_rare("gap", gap)
     other_values, other_chances = np.ones(base.arms), np.zeros(base.arms)
@@ -85,8 +81,9 @@ def hard_arms(
     )
 
 
+@checked
 def hard_local_arms(
-    means: Sequence[float], moment_order: float, *, lifted: int
+    means: Sequence[float], moment_order: TailOrder, *, lifted: int
 ) -> tuple[TwoPoint, TwoPoint]:
     """The hard instance of Theorem 8 (local privacy), and the alternative that lifts an arm.
 
@@ -95,10 +92,9 @@ def hard_local_arms(
 
     Args:
         means: above 0, at most 1/2; the gap of the lifted arm from 1/5 to 1/2 of its mean.
-        moment_order: 1 + v, above 1 and at most 2.
         lifted: an arm below the best.
     """
-    base, gap, _ = _base(means, moment_order, lifted, 1 / 2)
+    base, gap = _base(means, moment_order, lifted, 1 / 2)
     mean = float(base.means[lifted])
     if not mean / 5 * (1 - 1e-9) <= gap <= mean / 2 * (1 + 1e-9):
         gaps = "give from 1/5 to 1/2 of its mean"
@@ -108,13 +104,10 @@ def hard_local_arms(
     return base, TwoPoint(values=base.values, probabilities=chances)
 
 
-def _base(
-    means: Sequence[float], moment_order: float, lifted: int, most: float
-) -> tuple[TwoPoint, float, float]:
-    """The instance both share, the gap of the lifted arm, and the order."""
+def _base(means: Sequence[float], order: float, lifted: int, most: float) -> tuple[TwoPoint, float]:
+    """The instance both share, and the gap of the lifted arm."""
     inside = Annotated[np.ndarray, Range(0, most, "mean of each arm", open_low=True), 1]
     base_means: np.ndarray = check("means", means, inside)
-    order = check("moment_order", moment_order, TailOrder)
     lifted = check("lifted", lifted, Annotated[int, Range(0, base_means.size - 1)])
     gap = float(base_means.max() - base_means[lifted])
     if gap == 0:
@@ -122,7 +115,7 @@ def _base(
     s = (2 * base_means) ** (1 / (order - 1))
     if s.min() < 1e-150:
         raise _too_rare("means", float(base_means.min()))
-    return TwoPoint(values=1 / s, probabilities=s**order / 2), gap, order
+    return TwoPoint(values=1 / s, probabilities=s**order / 2), gap
 
 
 def _too_rare(name: str, value: float) -> ParameterError:

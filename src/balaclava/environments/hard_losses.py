@@ -4,17 +4,19 @@ import math
 
 import numpy as np
 
-from balaclava._core.declared import Arms, Epsilon, Horizon, check
+from balaclava._core.declared import Arms, Epsilon, Horizon
+from balaclava._core.docstrings import checked
 from balaclava.environments.stochastic_losses import StochasticLosses
 from balaclava.environments.switching import Switching
 from balaclava.errors import ParameterError
 
 
+@checked
 def hidden_best(
-    arms: int,
-    horizon: int,
+    arms: Arms,
+    horizon: Horizon,
     *,
-    epsilon: float | None = None,
+    epsilon: Epsilon | None = None,
     gap: float | None = None,
     best: int | None = None,
 ) -> StochasticLosses:
@@ -26,8 +28,6 @@ def hidden_best(
     the conversion of Asi et al. (2025).
 
     Args:
-        arms: K.
-        horizon: T.
         epsilon: privacy loss of the policy; None without privacy.
         gap: instead of the default.
         best: the best arm; by default the last.
@@ -38,8 +38,7 @@ def hidden_best(
         >>> hidden_best(4, 10_000, epsilon=0.04, best=0).means.tolist()
         [0.4, 0.5, 0.5, 0.5]
     """
-    arms, horizon = check("arms", arms, Arms), check("horizon", horizon, Horizon)
-    noise = 1.0 if epsilon is None else min(check("epsilon", epsilon, Epsilon), 1.0)
+    noise = 1.0 if epsilon is None else min(epsilon, 1.0)
     if gap is None:
         gap = min(math.sqrt(arms / (noise * horizon)), 0.5)
     best = arms - 1 if best is None else best
@@ -50,7 +49,8 @@ def hidden_best(
     return StochasticLosses(means=means)
 
 
-def fast_commit(horizon: int, epsilon: float, *, switched: bool = True) -> Switching:
+@checked
+def fast_commit(horizon: Horizon, epsilon: Epsilon, *, switched: bool = True) -> Switching:
     """Two arms with losses (1/2, 1); the second turns to 0 just after a good policy drops it.
 
     Lemma 5.1 of Asi et al. (2025): a private policy that seldom plays the second arm notices the
@@ -59,16 +59,13 @@ def fast_commit(horizon: int, epsilon: float, *, switched: bool = True) -> Switc
     can hold.
 
     Args:
-        horizon: T.
-        epsilon: privacy loss of the policy.
         switched: False keeps the losses constant.
 
     Example:
         >>> fast_commit(horizon=10_000, epsilon=0.02).switch
         62
     """
-    horizon = check("horizon", horizon, Horizon)
-    pulls = 0.5 / check("epsilon", epsilon, Epsilon)
+    pulls = 0.5 / epsilon
     switch = min(int(math.sqrt(pulls * horizon) / 8.0), (horizon - 1) // 2)
     switch = switch if switched else horizon
     before, after = np.array([0.5, 1.0]), np.array([0.5, 0.0])

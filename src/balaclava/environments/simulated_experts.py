@@ -13,23 +13,25 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from balaclava._core.declared import Arms, Range, check
+from balaclava._core.declared import Arms, Range
+from balaclava._core.docstrings import checked
 from balaclava.errors import ParameterError
 from balaclava.estimators.expert_weights import advice_fault, as_advice
 
 ExpertRule = Callable[[Any], Any]  # from a context to an arm, or a distribution over the arms
 
-_Trust = Annotated[float, Range(0, 1, "probability of the expert's arm")]
-_LossTable = Annotated[np.ndarray, Range(0, 1, "losses[T, K]"), 2]
+Trust = Annotated[float, Range(0, 1, "probability of the expert's arm")]
+LossTable = Annotated[np.ndarray, Range(0, 1, "losses[T, K]"), 2]
+Switch = Annotated[int, Range(0, meaning="last round in which the expert is good")]
 
 
-def naming(arms: Sequence[int] | np.ndarray, of: int, trust: float = 1.0) -> np.ndarray:
+@checked
+def naming(arms: Sequence[int] | np.ndarray, of: Arms, trust: Trust = 1.0) -> np.ndarray:
     """chances[T, K] of an expert that names an arm per round: it gets `trust`, the others the rest.
 
     >>> naming([0, 2], of=3, trust=0.5).tolist()
     [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]
     """
-    of, trust = check("of", of, Arms), check("trust", trust, _Trust)
     names = np.asarray(arms)
     if names.ndim != 1 or not np.issubdtype(names.dtype, np.integer):
         raise ParameterError("arms is not a list of whole numbers; give one arm per round")
@@ -42,27 +44,27 @@ def naming(arms: Sequence[int] | np.ndarray, of: int, trust: float = 1.0) -> np.
     return chances
 
 
-def good(losses: np.ndarray, trust: float = 1.0) -> np.ndarray:
+@checked
+def good(losses: LossTable, trust: Trust = 1.0) -> np.ndarray:
     """An expert that names the arm with the least loss of the round."""
-    losses = check("losses", losses, _LossTable)
     return naming(losses.argmin(axis=1), losses.shape[1], trust)
 
 
-def bad(losses: np.ndarray, trust: float = 1.0) -> np.ndarray:
+@checked
+def bad(losses: LossTable, trust: Trust = 1.0) -> np.ndarray:
     """An expert that names the arm with the largest loss of the round."""
-    losses = check("losses", losses, _LossTable)
     return naming(losses.argmax(axis=1), losses.shape[1], trust)
 
 
-def even(losses: np.ndarray) -> np.ndarray:
+@checked
+def even(losses: LossTable) -> np.ndarray:
     """An expert without an opinion: the uniform distribution."""
-    losses = check("losses", losses, _LossTable)
     return np.full(losses.shape, 1.0 / losses.shape[1])
 
 
-def treacherous(losses: np.ndarray, switch: int, trust: float = 1.0) -> np.ndarray:
+@checked
+def treacherous(losses: LossTable, switch: Switch, trust: Trust = 1.0) -> np.ndarray:
     """An adversary among the experts: good up to round `switch`, then bad."""
-    switch = check("switch", switch, Annotated[int, Range(0)])
     chances = bad(losses, trust)
     chances[:switch] = good(losses, trust)[:switch]
     return chances
@@ -78,7 +80,8 @@ def panel(*experts: np.ndarray) -> np.ndarray:
     return np.stack(experts, axis=1)
 
 
-def advice_from_log(contexts: Sequence[Any], rules: Sequence[ExpertRule], arms: int) -> np.ndarray:
+@checked
+def advice_from_log(contexts: Sequence[Any], rules: Sequence[ExpertRule], arms: Arms) -> np.ndarray:
     """advice[T, N, K] of rules on the contexts of a log, one context per round.
 
     A rule takes a context (the log's row, dict or number of a round). It returns an arm or a
@@ -90,7 +93,6 @@ def advice_from_log(contexts: Sequence[Any], rules: Sequence[ExpertRule], arms: 
         >>> advice_from_log(ages, rules, arms=2).tolist()
         [[[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]]
     """
-    arms = check("arms", arms, Arms)
     if len(contexts) == 0 or len(rules) == 0:
         raise ParameterError("contexts or rules are empty; give at least one of each")
     rows = [[_distribution(rule(context), arms) for rule in rules] for context in contexts]

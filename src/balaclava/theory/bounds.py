@@ -28,43 +28,52 @@ range.
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 
-from balaclava._core.declared import (
-    Arms,
-    Contamination,
-    Delta,
-    Epsilon,
-    EpsilonOrZero,
-    Horizon,
-    MomentOrder,
-    Range,
-    check,
-)
+from balaclava._core import declared
+from balaclava._core.declared import Arms, Horizon, Range, check
+from balaclava._core.docstrings import checked
 from balaclava.errors import ParameterError
 from balaclava.estimators.kl import kl, private_kl
 from balaclava.privacy.exact_noise import LARGEST_EXPONENT
 
-_BERNOULLI_MEANS = Annotated[np.ndarray, Range(0, 1, "means of Bernoulli arms"), 1]
-_PAIR_GAP = Annotated[float, Range(0, 0.2, open_low=True)]
-_TAIL_ORDER = Annotated[float, Range(1, 2, open_low=True)]
-_EPSILON_UP_TO_1 = Annotated[float, Range(0, 1, open_low=True)]
+_BernoulliMeans = Annotated[np.ndarray, Range(0, 1, "means of Bernoulli arms"), 1]
+PairGap = Annotated[float, Range(0, 0.2, "difference of the two means", open_low=True)]
+TailOrder = Annotated[float, Range(1, 2, "1 + v, order of the moment", open_low=True)]
+_Loss = Range(declared.SMALLEST_EPSILON, declared.LARGEST_EPSILON, "privacy loss of a report")
+_ReportEpsilon = Annotated[float, _Loss]
+_RunEpsilon = Annotated[float, replace(_Loss, meaning="privacy loss of the whole trajectory")]
+_EpsilonUpTo1 = Annotated[
+    float, Range(0, 1, "privacy loss of the whole trajectory, at most 1", open_low=True)
+]
+_Exponent = Annotated[
+    float, Range(0, 1, "a: the policy's regret grows no faster than T^a", open_high=True)
+]
+_Constant = Annotated[float, Range(0, meaning="c of that growth", open_low=True)]
+_ErrorChance = Annotated[
+    float, Range(0, 0.5, "chance of naming a wrong arm", open_low=True, open_high=True)
+]
+_Share = Annotated[float, Range(0, 1, "gamma", open_low=True)]
+_Changed = Annotated[float, Range(0, meaning="p", open_low=True)]
+_Switch = Annotated[float, Range(0, meaning="tau")]
 # Relative float error that a condition on whole rounds forgives.
 _CONDITION_TOLERANCE = 1e-9
 # Steps of searches. The interval shrinks by 0.618^30 = 5e-7, the error of a minimum by its square.
 _SEARCH_STEPS = 30
 
 
+@checked
 def wang_zhu(
     *,
-    horizon: int,
-    epsilon: float,
-    delta: float = 0.0,
-    exponent: float,
-    constant: float,
-    arms: int = 2,
+    horizon: Horizon,
+    epsilon: declared.EpsilonOrZero,
+    delta: declared.Delta = 0.0,
+    exponent: _Exponent,
+    constant: _Constant,
+    arms: Arms = 2,
 ) -> float:
     r"""Regret with one arm of mean 1/2 and the others of mean 1/4 (Wang and Zhu 2024, Theorem 4).
 
@@ -96,37 +105,20 @@ def wang_zhu(
     number with n log 3, rounded up, at most L / epsilon: arm i is pulled at least 4 (n + 1) / 5
     times.
 
-    Args:
-        horizon: T.
-        epsilon: privacy loss; 0 is allowed if delta is above 0.
-        delta: failure probability.
-        exponent: a, below 1: the policy's regret grows no faster than T^a.
-        constant: c, above 0.
-        arms: K.
-
     Returns:
         The bound, or 0 if the horizon is too short for the theorem.
-
-    Raises:
-        ParameterError: if an argument is out of range, or epsilon and delta are both 0.
 
     Example:
         >>> round(wang_zhu(horizon=10**6, epsilon=3.0, exponent=0.5, constant=1.0), 4)
         0.0671
     """
-    horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, EpsilonOrZero)
-    delta = check("delta", delta, Delta)
-    exponent = check("exponent", exponent, Annotated[float, Range(0, 1, open_high=True)])
-    constant = check("constant", constant, Annotated[float, Range(0, open_low=True)])
-    others = check("arms", arms, Arms) - 1
     if epsilon == 0.0 and delta == 0.0:
         raise ParameterError("epsilon and delta are both 0, so that no policy can learn; raise one")
     saved = horizon ** (1.0 - exponent)
     if 40.0 * constant >= saved:
         return 0.0
     ratio = _log_per_epsilon(epsilon, delta, saved, 40.0 * constant)
-    return others * ratio / 16.0 if horizon >= 3.0 * ratio else 0.0
+    return (arms - 1) * ratio / 16.0 if horizon >= 3.0 * ratio else 0.0
 
 
 def _log_per_epsilon(epsilon: float, delta: float, saved: float, least: float) -> float:
@@ -138,7 +130,8 @@ def _log_per_epsilon(epsilon: float, delta: float, saved: float, least: float) -
     return math.log1p(grown) / epsilon
 
 
-def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
+@checked
+def minimax(*, arms: Arms, horizon: Horizon, epsilon: _RunEpsilon) -> float:
     r"""Regret of any private policy on its worst instance.
 
     .. math::
@@ -167,18 +160,11 @@ def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
     With D = min{1/2, m / (epsilon T)} this is m / (4 e epsilon) >= (K-1) / (16 e epsilon), which
     is above (K-1) / (131 epsilon), or (T/8) e^(-epsilon T / (2m)) if T < 2m / epsilon.
 
-    Args:
-        arms: K.
-        horizon: T.
-        epsilon: privacy loss of the whole trajectory.
-
     Example:
         >>> round(minimax(arms=101, horizon=10_000, epsilon=0.001), 2)
         763.36
     """
-    others = check("arms", arms, Arms) - 1
-    horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, Epsilon)
+    others = arms - 1
     if others == 0:
         return 0.0
     learning = min(math.sqrt(horizon * others), horizon) / 27.0
@@ -189,7 +175,10 @@ def minimax(*, arms: int, horizon: int, epsilon: float) -> float:
     return max(learning, privacy)
 
 
-def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: float) -> float:
+@checked
+def instance(
+    means: Sequence[float] | np.ndarray, *, horizon: Horizon, epsilon: _RunEpsilon
+) -> float:
     r"""Regret on Bernoulli arms with these means, for long horizons (Azize and Basu 2022).
 
     .. math::
@@ -203,21 +192,19 @@ def instance(means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: floa
 
     Args:
         means: means of the arms.
-        horizon: T.
-        epsilon: privacy loss of the whole trajectory.
 
     Example:
         >>> round(instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
         23.03
     """
-    epsilon = check("epsilon", epsilon, Epsilon)
     return _over_arms(
         means, horizon, lambda mean, best: min(kl(mean, best), 6.0 * epsilon * (best - mean))
     )
 
 
+@checked
 def private_kl_instance(
-    means: Sequence[float] | np.ndarray, *, horizon: int, epsilon: float
+    means: Sequence[float] | np.ndarray, *, horizon: Horizon, epsilon: _RunEpsilon
 ) -> float:
     r"""As `instance`, with the exact cost of privacy (Azize, Wu, Honda, Orabona, Ito, Basu 2025).
 
@@ -230,18 +217,16 @@ def private_kl_instance(
 
     Args:
         means: means of the arms.
-        horizon: T.
-        epsilon: privacy loss of the whole trajectory.
 
     Example:
         >>> round(private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
         140.84
     """
-    epsilon = check("epsilon", epsilon, Epsilon)
     return _over_arms(means, horizon, lambda mean, best: private_kl(mean, best, epsilon))
 
 
-def identification(environment: Any, *, epsilon: float, delta: float) -> float:
+@checked
+def identification(environment: Any, *, epsilon: _RunEpsilon, delta: _ErrorChance) -> float:
     r"""Rounds until the best of Bernoulli arms is named (Azize, Jourdan, Al Marjani, Basu 2024).
 
     For policies that name a wrong arm with probability at most delta on all instances, the expected
@@ -256,17 +241,13 @@ def identification(environment: Any, *, epsilon: float, delta: float) -> float:
 
     Args:
         environment: an environment with means in [0, 1], or these means.
-        epsilon: privacy loss of the whole trajectory.
-        delta: chance of naming a wrong arm, below 1/2.
 
     Example:
         >>> round(identification([0.75, 0.625, 0.5, 0.375, 0.25], epsilon=1.0, delta=0.01))
         558
     """
     arms = environment.means if hasattr(environment, "means") else environment
-    means = np.sort(check("means", arms, _BERNOULLI_MEANS))
-    epsilon = check("epsilon", epsilon, Epsilon)
-    delta = check("delta", delta, Annotated[float, Range(0, 0.5, open_low=True, open_high=True)])
+    means = np.sort(check("means", arms, _BernoulliMeans))
     if means.size < 2:
         raise ParameterError("means has one arm: there is nothing to compare; give at least 2")
     best, others = float(means[-1]), means[:-1].tolist()
@@ -292,7 +273,10 @@ def identification(environment: Any, *, epsilon: float, delta: float) -> float:
     return kl(delta, 1.0 - delta) / fastest
 
 
-def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float) -> float:
+@checked
+def heavy_tailed_pair(
+    gap: PairGap, *, moment_order: TailOrder, horizon: Horizon, epsilon: _EpsilonUpTo1
+) -> float:
     r"""Regret on `hard_pair` under central privacy (Tao, Wu, Zhao, Wang 2022, Theorem 10).
 
     For epsilon <= 1 and a policy whose regret is at most T^(3/4) on the pair and its alternative:
@@ -302,12 +286,6 @@ def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon:
 
     The theorem needs T^0.13 > 4 / gap and T >= 2 t.
 
-    Args:
-        gap: difference of the two means.
-        moment_order: 1 + v, order of the moment.
-        horizon: T.
-        epsilon: privacy loss of the whole trajectory, at most 1.
-
     Returns:
         The bound, or 0 if the theorem does not apply.
 
@@ -315,12 +293,16 @@ def heavy_tailed_pair(gap: float, *, moment_order: float, horizon: int, epsilon:
         >>> round(heavy_tailed_pair(0.1, moment_order=2.0, horizon=10**17, epsilon=0.1), 2)
         3.91
     """
-    gap = check("gap", gap, _PAIR_GAP)
     return _central_arms(np.array([gap]), 5.0, moment_order, horizon, epsilon, 4.0 / gap)
 
 
+@checked
 def heavy_tailed_arms(
-    means: Sequence[float] | np.ndarray, *, moment_order: float, horizon: int, epsilon: float
+    means: Sequence[float] | np.ndarray,
+    *,
+    moment_order: TailOrder,
+    horizon: Horizon,
+    epsilon: _EpsilonUpTo1,
 ) -> float:
     r"""Regret on `hard_arms` under central privacy (Tao, Wu, Zhao, Wang 2022, Theorem 5).
 
@@ -333,9 +315,6 @@ def heavy_tailed_arms(
 
     Args:
         means: means of the arms.
-        moment_order: 1 + v, order of the moment.
-        horizon: T.
-        epsilon: privacy loss of the whole trajectory, at most 1.
 
     Returns:
         The bound, or 0 if the theorem does not apply.
@@ -360,16 +339,17 @@ def _central_arms(
     gaps: np.ndarray, base: float, order: float, horizon: int, epsilon: float, least: float
 ) -> float:
     """Half the sum of gap t, or 0 unless T^0.13 > least and T >= 2 t."""
-    inverse = 1.0 / (check("moment_order", order, _TAIL_ORDER) - 1.0)
-    horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, _EPSILON_UP_TO_1)
+    inverse = 1.0 / (order - 1.0)
     pulls = math.log(horizon) / (100.0 * epsilon * base**inverse) * gaps ** (-1.0 - inverse)
     if horizon**0.13 <= least or horizon < 2.0 * pulls.max():
         return 0.0
     return float((gaps * pulls).sum()) / 2.0
 
 
-def heavy_tailed_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: float) -> float:
+@checked
+def heavy_tailed_minimax(
+    *, arms: Arms, moment_order: TailOrder, horizon: Horizon, epsilon: _EpsilonUpTo1
+) -> float:
     r"""Regret on the worst instance of heavy tails under central privacy, for epsilon <= 1.
 
     .. math::
@@ -387,27 +367,21 @@ def heavy_tailed_minimax(*, arms: int, moment_order: float, horizon: int, epsilo
     exp(-6 epsilon t 2 D g) / 2 (Karwa and Vadhan 2018, Lemma 6.1), and costs (T - t) D. With
     D g = D (5 D)^(1/v) as chosen, the exponent is at most 1.
 
-    Args:
-        arms: K.
-        moment_order: 1 + v, order of the moment.
-        horizon: T.
-        epsilon: privacy loss of the whole trajectory, at most 1.
-
     Example:
         >>> round(heavy_tailed_minimax(arms=5, moment_order=2.0, horizon=10**6, epsilon=0.1), 1)
         53.1
     """
-    others = check("arms", arms, Arms) - 1
-    order = check("moment_order", moment_order, _TAIL_ORDER)
-    horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, _EPSILON_UP_TO_1)
+    others = arms - 1
     if others == 0:
         return 0.0
     rate = max(1.0, others / 4.0) / (6.0 * epsilon * horizon)
-    return horizon * _hard_gap(rate, order) / (4.0 * math.e)
+    return horizon * _hard_gap(rate, moment_order) / (4.0 * math.e)
 
 
-def local_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float) -> float:
+@checked
+def local_pair(
+    gap: PairGap, *, moment_order: TailOrder, horizon: Horizon, epsilon: _ReportEpsilon
+) -> float:
     r"""Regret on `hard_pair` under local privacy.
 
     For a policy whose regret is at most T^(3/4) on the pair and its alternative, with D = gap:
@@ -422,12 +396,6 @@ def local_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float)
     is pulled N times in expectation, the divergence of the two runs is at most N times that. The
     regret of one of them is at least T D exp(-divergence) / 8 (Bretagnolle and Huber).
 
-    Args:
-        gap: difference of the two means.
-        moment_order: 1 + v, order of the moment.
-        horizon: T.
-        epsilon: privacy loss of a report.
-
     Returns:
         The bound, or 0 if the theorem does not apply.
 
@@ -435,13 +403,17 @@ def local_pair(gap: float, *, moment_order: float, horizon: int, epsilon: float)
         >>> round(local_pair(0.1, moment_order=2.0, horizon=10**12, epsilon=1.0), 4)
         2.1386
     """
-    gap = check("gap", gap, _PAIR_GAP)
-    inverse = 1.0 / (check("moment_order", moment_order, _TAIL_ORDER) - 1.0)
+    inverse = 1.0 / (moment_order - 1.0)
     return _local_arms(np.array([gap]), np.array([(5.0 * gap) ** inverse]), horizon, epsilon)
 
 
+@checked
 def local_arms(
-    means: Sequence[float] | np.ndarray, *, moment_order: float, horizon: int, epsilon: float
+    means: Sequence[float] | np.ndarray,
+    *,
+    moment_order: TailOrder,
+    horizon: Horizon,
+    epsilon: _ReportEpsilon,
 ) -> float:
     """Regret on `hard_local_arms` under local privacy: as `local_pair`, summed over the arms.
 
@@ -451,9 +423,6 @@ def local_arms(
     Args:
         means: above 0, at most 1/2; gaps at most half an arm's mean, so that the moment of the
             alternative, 1/2 + gap / mean, is at most 1.
-        moment_order: 1 + v, order of the moment.
-        horizon: T.
-        epsilon: privacy loss of a report.
 
     Returns:
         The bound, or 0 if the theorem does not apply.
@@ -466,7 +435,7 @@ def local_arms(
         8.621
     """
     arms = check("means", means, Annotated[np.ndarray, Range(0, 1 / 2, open_low=True), 1])
-    inverse = 1.0 / (check("moment_order", moment_order, _TAIL_ORDER) - 1.0)
+    inverse = 1.0 / (moment_order - 1.0)
     gaps = arms.max() - arms
     wide = gaps > arms / 2 * (1 + _CONDITION_TOLERANCE)
     if wide.any():
@@ -480,14 +449,15 @@ def local_arms(
 
 def _local_arms(gaps: np.ndarray, rarity: np.ndarray, horizon: int, epsilon: float) -> float:
     """Sum of log(gap T^(1/4) / 8) / (16 (e^epsilon - 1)^2 gap rarity^2) over its positive terms."""
-    horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, Epsilon)
     price = math.expm1(min(epsilon, LARGEST_EXPONENT / 2)) ** 2
     logs = np.maximum(np.log(gaps * horizon**0.25 / 8.0), 0.0)
     return float((logs / (16.0 * price * gaps * rarity**2)).sum())
 
 
-def local_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: float) -> float:
+@checked
+def local_minimax(
+    *, arms: Arms, moment_order: TailOrder, horizon: Horizon, epsilon: _ReportEpsilon
+) -> float:
     r"""Regret on the worst instance of heavy tails under local privacy.
 
     .. math::
@@ -500,25 +470,16 @@ def local_minimax(*, arms: int, moment_order: float, horizon: int, epsilon: floa
     Proof. As for `local_pair`: on `hard_pair` with K - 1 other arms one of these is pulled at most
     T / (K - 1) times in expectation, and with this D the divergence is at most 1.
 
-    Args:
-        arms: K.
-        moment_order: 1 + v, order of the moment.
-        horizon: T.
-        epsilon: privacy loss of a report.
-
     Example:
         >>> round(local_minimax(arms=5, moment_order=2.0, horizon=10**6, epsilon=1.0), 1)
         350.8
     """
-    others = check("arms", arms, Arms) - 1
-    order = check("moment_order", moment_order, _TAIL_ORDER)
-    horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, Epsilon)
+    others = arms - 1
     if others == 0:
         return 0.0
     loss = math.expm1(min(epsilon, LARGEST_EXPONENT / 2))
     rate = math.sqrt(others / horizon) / (4.0 * loss)
-    return horizon * _hard_gap(rate, order) / (8.0 * math.e)
+    return horizon * _hard_gap(rate, moment_order) / (8.0 * math.e)
 
 
 def _hard_gap(rate: float, order: float) -> float:
@@ -526,8 +487,14 @@ def _hard_gap(rate: float, order: float) -> float:
     return min(0.2, float((5.0 * rate) ** (1.0 - 1.0 / order)) / 5.0)
 
 
+@checked
 def contaminated_order(
-    *, arms: int, moment_order: float, horizon: int, epsilon: float, contamination: float
+    *,
+    arms: Arms,
+    moment_order: declared.MomentOrder,
+    horizon: Horizon,
+    epsilon: _RunEpsilon,
+    contamination: declared.Contamination,
 ) -> float:
     r"""Order of the regret under central privacy with outliers, without its constant.
 
@@ -537,29 +504,19 @@ def contaminated_order(
 
     where the moment of order k is at most 1 and alpha is the share of outliers. Use it for slopes.
 
-    Args:
-        arms: K.
-        moment_order: k, order of the moment.
-        horizon: T.
-        epsilon: privacy loss of the whole trajectory.
-        contamination: alpha, share of outliers.
-
     Example:
         >>> round(contaminated_order(arms=4, moment_order=2.0, horizon=10**4, epsilon=1.0,
         ...                          contamination=0.01), 6)
         1400.0
     """
-    arms = check("arms", arms, Arms)
-    inverse = 1.0 / check("moment_order", moment_order, MomentOrder)
-    horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, Epsilon)
-    share = check("contamination", contamination, Contamination)
+    inverse = 1.0 / moment_order
     privacy = (arms / epsilon) ** (1.0 - inverse) * horizon**inverse
-    return float(math.sqrt(arms * horizon) + privacy + horizon * share ** (1.0 - inverse))
+    return float(math.sqrt(arms * horizon) + privacy + horizon * contamination ** (1.0 - inverse))
 
 
+@checked
 def early_commitment(
-    *, horizon: int, epsilon: float, share: float, changed: float, switch: float
+    *, horizon: Horizon, epsilon: _RunEpsilon, share: _Share, changed: _Changed, switch: _Switch
 ) -> float:
     r"""Regret of a private policy that commits to an arm too soon (Asi, Raman, Talwar 2025).
 
@@ -580,13 +537,6 @@ def early_commitment(
     in any up to pull p + 1, p of the observed losses differ. Each round of the window without it
     costs 1/2. Up to tau the policy gains at most 1/2 per round on the second arm.
 
-    Args:
-        horizon: T.
-        epsilon: privacy loss of the whole trajectory, with delta = 0.
-        share: gamma.
-        changed: p.
-        switch: tau.
-
     Returns:
         The bound, or 0 unless 2 gamma tau <= p <= gamma (T - tau).
 
@@ -596,11 +546,6 @@ def early_commitment(
         >>> round(bound, 2)
         65.06
     """
-    horizon = check("horizon", horizon, Horizon)
-    epsilon = check("epsilon", epsilon, Epsilon)
-    share = check("share", share, Annotated[float, Range(0, 1, open_low=True)])
-    changed = check("changed", changed, Annotated[float, Range(0, open_low=True)])
-    switch = check("switch", switch, Annotated[float, Range(0)])
     window, slack = changed / share, 1.0 + _CONDITION_TOLERANCE
     if 2.0 * switch > window * slack or window > (horizon - switch) * slack:
         return 0.0
@@ -612,8 +557,7 @@ def early_commitment(
 
 def _over_arms(means: Any, horizon: int, divergence: Callable[[float, float], float]) -> float:
     """log(T) times the sum of gap / divergence over the arms below the best."""
-    arms = check("means", means, _BERNOULLI_MEANS).tolist()
-    horizon = check("horizon", horizon, Horizon)
+    arms = check("means", means, _BernoulliMeans).tolist()
     best = max(arms)
     if best == 1.0:
         return 0.0

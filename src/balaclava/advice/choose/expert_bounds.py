@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from balaclava._core.declared import Arms, Delta, Epsilon, Experts, Horizon, check
+from balaclava._core.declared import Arms, Delta, Epsilon, Experts, Horizon
+from balaclava._core.docstrings import checked
 from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.scale_search import least_proved_bound
 from balaclava.errors import ParameterError
@@ -73,13 +74,14 @@ class ExpertsRecommendation:
         return "\n".join(lines)
 
 
+@checked
 def recommend_experts(
-    arms: int,
-    experts: int,
-    horizon: int,
-    epsilon: float,
+    arms: Arms,
+    experts: Experts,
+    horizon: Horizon,
+    epsilon: Epsilon,
     *,
-    delta: float | None = None,
+    delta: Delta | None = None,
     tuned: bool = False,
 ) -> ExpertsRecommendation:
     """Compare the proved regret of the private policies for experts, constants included.
@@ -98,18 +100,11 @@ def recommend_experts(
         reason to prefer another policy (`balaclava reproduce asi2025-table2`).
 
     Args:
-        arms: K.
-        experts: N.
-        horizon: T.
-        epsilon: privacy loss.
         delta: probability outside it, for dp-exp4 only; 1/horizon by default, 0 excludes dp-exp4.
         tuned: search for the learning rate with the least bound instead of taking the paper's.
 
     Returns:
         The policies with their bounds, least first.
-
-    Raises:
-        ParameterError: a number is out of its range.
 
     Example:
         >>> import balaclava as bl
@@ -121,17 +116,12 @@ def recommend_experts(
         >>> bl.recommend_experts(5, 20, 10**6, 1.0, tuned=True).candidates[0].learning_rate_scale
         11.313708498984761
     """
-    shared: dict[str, Any] = {
-        "arms": check("arms", arms, Arms),
-        "experts": check("experts", experts, Experts),
-        "horizon": check("horizon", horizon, Horizon),
-        "epsilon": check("epsilon", epsilon, Epsilon),
-    }
-    delta = 1.0 / shared["horizon"] if delta is None else check("delta", delta, Delta)
+    shared: dict[str, Any] = dict(arms=arms, experts=experts, horizon=horizon, epsilon=epsilon)
+    delta = 1.0 / horizon if delta is None else delta
     scales = _LEARNING_RATE_SCALES if tuned else (1.0,)
     candidates = [_expert_policy_bound(name, shared, delta, scales) for name in _EXPERT_POLICIES]
     candidates.sort(key=lambda one: (one.bound is None, one.bound or 0.0))
-    return ExpertsRecommendation(shared["horizon"], tuple(candidates))
+    return ExpertsRecommendation(horizon, tuple(candidates))
 
 
 def _expert_policy_bound(
