@@ -32,6 +32,10 @@ PHRASES = (
     *("the log leaves open", "a margin that matters", "a row a person", "found out", "at will"),
     *("stay away", "cannot be told from", "all that it", "what is promised", "as they are"),
     *("worked out from", "hold for plausible", "holds for plausible", "holding for plausible"),
+    *("their kin", "has its turn", "have their turn", "offer no longer", "come to be", "for ever"),
+    *("an arm no longer", "as long as you like", "what decides there", "at one stretch"),
+    *("holding it up", "is the case", "that they would be about", "sell no more", "looked for"),
+    *("count for none", "misleads no longer", "in between", "tried again", "stands in"),
 )
 UNCLEAR = re.compile(rf"\b({'|'.join(PHRASES)})\b", re.IGNORECASE)
 COINED = {  # names that needed a dictionary of our own

@@ -7,8 +7,6 @@ allowed range::
     radius_scale: RadiusScale = 1.0   # optional
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math

@@ -72,10 +72,10 @@ def checked(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def with_checks(*args: Any, **keywords: Any) -> Any:
-        given = signature.bind(*args, **keywords)
-        for name in filter(meanings.get, given.arguments):
-            given.arguments[name] = check(name, given.arguments[name], kinds[name])
-        return function(*given.args, **given.kwargs)
+        call = signature.bind(*args, **keywords)
+        for name in filter(meanings.get, call.arguments):
+            call.arguments[name] = check(name, call.arguments[name], kinds[name])
+        return function(*call.args, **call.kwargs)
 
     parameters = [each.replace(annotation=hints[n]) for n, each in signature.parameters.items()]
     with_checks.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -203,8 +203,8 @@ class Agent:
             that this experiment sells is not such a fact: it tells how many bought.
 
             `winner` then compares the present arms. All claims after the first change, for all
-            sets of arms that come to be, fail together with probability at most 1 - confidence:
-            the j-th arm has a part of 1/(j (j + 1)). So they are somewhat wider than before.
+            later sets of arms, fail together with probability at most 1 - confidence: the j-th arm
+            has a part of 1/(j (j + 1)). So intervals are somewhat wider than before.
 
         Args:
             label: The name of the arm. Names are never reused.
@@ -225,7 +225,7 @@ class Agent:
             return len(self._decisions) - 1
 
     def retire_arm(self, arm: int | str) -> None:
-        """Offer an arm no longer. Its late rewards still count in its estimate.
+        """Stop offering an arm. Its late rewards still count in its estimate.
 
         Its unfinished batch ends: it is released once its open decisions have their rewards. See
         `add_arm` for what the time may depend on.
@@ -379,8 +379,8 @@ class Agent:
         """Counts of decisions, rewards and releases, and arms whose means seem to change.
 
         An arm is in `changed` if its latest releases differ from its earlier ones beyond what noise
-        and chance explain: ever without a change with probability at most 1 %. It costs no epsilon.
-        Only arms that are played can be seen to change.
+        and chance explain. The chance that it ever is without a change is at most 1 %. The test
+        costs no epsilon. It sees changes of arms that are played only.
 
         Returns:
             The counts. With `settle="window"` none of them depends on when rewards came.

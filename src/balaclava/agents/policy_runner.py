@@ -80,7 +80,7 @@ class PolicyRunner:
         """Make the decision of a round; `context` comes from `policy.checked_context`.
 
         With `slots` it is made among these slots of the roster. An arm with a share is drawn
-        publicly, with that chance, before the policy's rule has its turn.
+        publicly, with that chance, before the policy's rule decides.
         """
         shares = {} if self.roster is None else self.roster.shares_of_slots(slots)
         own = 1.0 - math.fsum(shares.values())
@@ -146,7 +146,7 @@ class PolicyRunner:
         return arm_slots.choose_among(begin, self._choose, self.params, self.state, slots, *rest)
 
     def _draw_share(self, shares: dict[int, float]) -> int | None:
-        """The slot that its share draws; None if the policy's rule has its turn."""
+        """The slot that its share draws; None if the policy's rule decides."""
         draw = self.rng.random()
         for slot, share in shares.items():
             draw -= share
@@ -217,7 +217,7 @@ class PolicyRunner:
         roster.arm_in_slot.append(arm)
 
     def retire_arm(self, arm: Any, round: int, open_decisions: Callable[[int], int]) -> None:
-        """Offer an arm no longer. Its unfinished batch ends with the decisions that it has.
+        """Stop offering an arm. Its unfinished batch ends with the decisions that it has.
 
         `open_decisions` counts those of an arm by its number.
         """

@@ -59,7 +59,7 @@ class ArmRoster:
         return bool(self.retired) or len(self.labels) > self.policy.arms
 
     def arm_weight(self, arm: int) -> float:
-        """The arm's part of a failure probability, among all arms that were, are and will be.
+        """The arm's part of a failure probability, among all arms, past and future.
 
         Without changes it is even. Otherwise the K arms at the start have 1/(K + 1) each and the
         j-th arm 1/(j (j + 1)): 1 in all, also if sets are chosen by the releases.
@@ -142,7 +142,7 @@ class ArmRoster:
         return any(until > round for until in self.rests.values())
 
     def retire(self, arm: int, open: int) -> None:
-        """Offer an arm no longer; it has so many open decisions."""
+        """Stop offering an arm; it has so many open decisions."""
         self.retired.add(arm)
         self.open[arm] = open
         self.shares.pop(arm, None)

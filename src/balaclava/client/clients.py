@@ -461,7 +461,7 @@ class ServiceCalls:
         Args:
             experiment: Its name.
             add: Labels of new arms. Labels are never reused.
-            retire: Labels of arms to offer no longer; their late rewards still count.
+            retire: Labels of arms to stop offering; their late rewards still count.
             shares: Least chances by label, at most 1 in all; they replace all shares. None changes
                 none.
 

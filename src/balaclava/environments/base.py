@@ -1,7 +1,5 @@
 """The base class of environments: arms, their clean means, and a kernel that draws rewards."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 from itertools import pairwise

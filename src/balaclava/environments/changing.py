@@ -49,7 +49,7 @@ def gap_to_best(world: World, t: int, arm: int, reward: float) -> float:
 
 @register
 class Changing(MovingEnvironment):
-    """Rewards 0 and 1 whose means change at given rounds, and are constant in between.
+    """Rewards 0 and 1 whose means change at given rounds, and are constant between them.
 
     Use it to see what a policy loses when the best arm changes: a season, a new price elsewhere.
     With `period` the schedule repeats, such as the days of a week. Regret is against the best arm

@@ -84,7 +84,7 @@ def denoise(shares: np.ndarray, grain: float, centred: bool) -> bool:
     if start < 0:
         return False
     up, down = last_seen(shares, grain, 1, start), last_seen(shares, grain, -1, start)
-    # Truncating undetected large rewards would hide a good arm for ever.
+    # Truncating undetected large rewards would hide a good arm permanently.
     end_tail(shares, grain, 1, max(up, start))
     end_tail(shares, grain, -1, max(down, start) if centred else down)
     shares[SIDE] = max(shares[SIDE], 0.0)

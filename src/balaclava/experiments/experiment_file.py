@@ -20,8 +20,6 @@ A policy takes `arms` from the environment and `horizon` from the file. docs/sca
 other keys: several environments, horizons and seeds, ranges of parameters, delays, devices.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import tomllib
@@ -30,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -79,7 +77,7 @@ class ExperimentPlan:
     settings: tuple[SimulationSetting, ...]
     workers: int | None = None
 
-    def with_feedback(self, **changes: Any) -> ExperimentPlan:
+    def with_feedback(self, **changes: Any) -> Self:
         """A copy with other delays or patience; `changes` are those of `Feedback.create`."""
         if len({each.feedback for each in self.settings}) > 1:
             raise ExperimentFileError(
@@ -92,7 +90,7 @@ class ExperimentPlan:
         )
         return replace(self, settings=tuple(changed))
 
-    def with_winners(self) -> ExperimentPlan:
+    def with_winners(self) -> Self:
         """A copy that records releases at the checkpoints."""
         policies = [policy for each in self.settings for policy in each.policies.values()]
         if not any(policy.estimation for policy in policies):
@@ -102,7 +100,7 @@ class ExperimentPlan:
             )
         return replace(self, settings=tuple(replace(each, winners=True) for each in self.settings))
 
-    def with_device(self, device: engine.Device) -> ExperimentPlan:
+    def with_device(self, device: engine.Device) -> Self:
         """A copy for another device."""
         check("device", device, engine.Device)
         changed = tuple(replace(each, device=device) for each in self.settings)

@@ -438,3 +438,34 @@ def learn_in_epochs(
         forget_decision(params, state, state, arm, phase, rng)
 
     return learn, forget
+
+
+@kernel(borrows=True)
+def value_as_told(params: Any, state: Any, t: int, row: int, reward: float) -> float:
+    return reward
+
+
+def learn_in_state(
+    release: Callable[..., None],
+    finish: Callable[..., None],
+    value: Callable[..., float] = value_as_told,
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Make `learn` and `forget` from `epoch_driver`, for a state with `epochs`.
+
+    The kernel `value` of (params, state, t, row, reward) is what counts in row `row`.
+    """
+    learn_value, forget_decision = epoch_driver(release, finish)
+
+    @kernel(borrows=True)
+    def learn(
+        params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
+    ) -> None:
+        if is_learned(state.epochs, arm, phase):
+            counted = value(params, state, t, epoch_row(state.epochs, phase), reward)
+            learn_value(params, state, state.epochs, arm, counted, phase, rng)
+
+    @kernel(borrows=True)
+    def forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
+        forget_decision(params, state, state.epochs, arm, phase, rng)
+
+    return learn, forget

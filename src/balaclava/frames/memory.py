@@ -4,8 +4,8 @@ A batch belongs to the round in which it was opened. Batches opened before a fir
 are forgotten: those with a release no longer enter the arm's mean, those still open are not
 released. An arm without a release that counts is examined again, by a batch of its own.
 
-Privacy is that of the pools (`memory.proof.md` beside this file). To forget does not undo a
-release: what an observer has seen of a reward counts for ever.
+Privacy is that of the pools (`memory.proof.md` beside this file). Forgetting does not undo
+a release: observers keep what they have seen.
 
 `pooled`, `rewards`, `draws` and `planned` of the pools are then those of the releases that count.
 The number of settled batches, and the releases in order, are those of the whole run.

@@ -7,7 +7,7 @@ reward or was given up. Its sum is then released, once, weighted by the number o
 
 An arm waits while one of its batches is fully asked and not settled; it is not explored meanwhile.
 The arm with the best released mean is then played, in its next batch. The policy chooses again
-when a batch settles and when the batch in play is fully asked. In between, the batch in play
+when a batch settles and when the batch in play is fully asked. Between them the batch in play
 continues: its decisions count as asked all at once.
 
 Privacy rests on this alone: a reward enters one sum, and decisions and arrivals determine which and

@@ -78,7 +78,7 @@ def read_joined_log(
     if unmatched:
         sentences.append(
             f"{unmatched:,} outcomes have no row of the same {file.by} in the {file.window} before "
-            "them, and count for none."
+            "them, and do not count."
         )
     notation = [f"rewards from {file.path}"]
     rows = group_rewards(source, arm, columns, rewards[complete], notation, dropped)
@@ -94,7 +94,7 @@ def _joined(
     options: ReadOptions,
     time_format: str | None,
 ) -> tuple[np.ndarray, int, float]:
-    """The reward of each decision, the number of outcomes that count for none, the last time."""
+    """The reward of each decision, the number of outcomes that do not count, the last time."""
     require_extra("pyarrow", "reading a log")
     import pyarrow as pa
 

@@ -68,7 +68,7 @@ def read_log(
 
 
 def read_rows(source: str, wanted: Mapping[str, str], options: ReadOptions) -> tuple[Columns, int]:
-    """The wanted columns, without rows that lack a value if they are to be dropped; how many."""
+    """The wanted columns, and how many rows were dropped because they lack a value."""
     require_extra("pyarrow", "reading a log")
     columns = read_columns(source, wanted, options)
     columns, dropped = _without_missing(columns, options) if options.drop_missing else (columns, 0)

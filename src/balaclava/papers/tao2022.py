@@ -526,6 +526,5 @@ def _draw_curves(
         ax.plot(gaps, values, color=COLOURS[i + 1], ls=LINE_STYLES[i], label=label)
     frame_axes(ax)
     ax.set_title(f"{heading}, ε=1 per report, T={RATE_HORIZON:.0e}", fontsize=10, loc="left")
-    ax.set_xlabel("gap of the hard pair")
-    ax.set_ylabel(what)
+    ax.set(xlabel="gap of the hard pair", ylabel=what)
     legend_below(ax)

@@ -334,8 +334,8 @@ class Policy(PolicyAttributes):
     def changed_arms(self, state: Any) -> Sequence[int] | None:
         """The arms, by their place in the state, whose releases show that their means changed.
 
-        Each is ever named without a change with probability at most 1 % (`theory.change_test`).
-        None if the policy cannot tell.
+        An arm whose mean does not change is ever named with probability at most 1 %
+        (`theory.change_test`). None if the policy cannot tell.
         """
         return None
 

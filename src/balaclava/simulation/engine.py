@@ -1,7 +1,5 @@
 """Simulate policies: check the arguments, compile the loop, run it on threads."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -9,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -247,7 +245,7 @@ class Pool:
                 under_way = sum(int(job.signals[0]) for job in running.values())
                 progress(played + under_way, rounds)
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -231,7 +231,7 @@ def _use_merged(state: Pools, together: Published) -> None:
     state.spreads[known] = 1.0 / np.sqrt(together.rewards[known])
     state.ready[:] = known & (state.waiting == 0)
     state.arms_with_release[0] = known.sum()
-    if known.all():  # no arm needs first pulls any more
+    if known.all():  # no arm needs first pulls
         state.first_pulls[0], state.arms_untried[0] = False, 0
     state.lead[0] = np.argmax(np.where(known, state.means, -np.inf))
     leave_batch(state)

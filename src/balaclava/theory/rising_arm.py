@@ -1,7 +1,7 @@
 """What it costs to notice that a weak arm rises: a lower bound (Garivier, Moulines 2011).
 
 Where nothing changes, a policy plays a weak arm with mean x at an average rate of r a round, which
-costs r (best - x) a round. Then the arm rises to y, above the best mean, for as long as you like.
+costs r (best - x) a round. Then the arm rises to y, above the best mean, for any length of time.
 For every policy, private or not, there is a moment after which it loses at least
 
     (y - best) max over n of n/(r kl(x, y)) (1 - r - sqrt(n/2))

@@ -135,7 +135,7 @@ def test_rewards_become_bits_of_the_same_mean():
     state = state_of(agent)
     assert (state.key > 0).all()
     for reward in (0.0, 0.25, 0.9, 1.0):
-        bits = np.array([rounded_to_bit(state, t, reward) for t in range(1, 20_001)])
+        bits = np.array([rounded_to_bit(None, state, t, 0, reward) for t in range(1, 20_001)])
         assert set(bits) <= {0.0, 1.0}
         deviation = np.sqrt(reward * (1 - reward) / 20_000)
         assert abs(bits.mean() - reward) <= 4 * deviation

@@ -297,7 +297,7 @@ def test_audit(name: str) -> None:
     policy = make(name, arms=2, horizon=600, moment_bound=2.0, radius_scale=0.02)
     report = bl.audit(policy, trials=8_000, pairs=200, seed=1)
     assert report.verdict == "consistent", str(report)
-    assert report.replay.moved > 50
+    assert report.replay.moved >= 50  # of 200
     assert report.replay.declared > 0.5
     if name == "ldpr-se":
         assert report.epsilon_lower > 0.7

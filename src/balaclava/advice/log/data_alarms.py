@@ -102,7 +102,7 @@ def strange_rewards(rewards: np.ndarray) -> list[str]:
         following = sizes[-largest - 1]
         if following > 0 and sizes[-1] >= _PLACEHOLDER_RATIO * following:
             sentences.append(
-                f"The largest reward stands in {largest:,} rows and is over "
+                f"The largest reward is in {largest:,} rows and is over "
                 f"{_PLACEHOLDER_RATIO:g} times the next one. Is it a mark for a missing value? "
                 "Remove it, or leave such cells empty and use --drop-missing or --missing."
             )
@@ -125,7 +125,7 @@ def time_gaps(times: np.ndarray) -> list[str]:
     if expected < _GAP_ROWS:
         return []
     return [
-        f"The log has no rows in {gap / span:.0%} of its time span, at one stretch, where about "
+        f"The log has no rows in {gap / span:.0%} of its time span, in one gap, where about "
         f"{expected:,.0f} would be expected. Was logging interrupted, or is a part missing?"
     ]
 

@@ -1,8 +1,6 @@
 """Feature columns of a log: read as numbers, and scaled to rows that policies take."""
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,7 +18,7 @@ class FeatureColumns(NamedTuple):
     names: tuple[str, ...]
     table: np.ndarray  # [row, feature]
 
-    def select(self, rows: np.ndarray) -> FeatureColumns:
+    def select(self, rows: np.ndarray) -> Self:
         """The features of some rows, given as a mask."""
         return self._replace(table=self.table[rows])
 

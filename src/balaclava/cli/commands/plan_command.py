@@ -1,7 +1,5 @@
 """`balaclava plan`: how many participants a trial takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -47,7 +47,7 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
     "Network of your own that webhooks may reach, such as 10.1.0.0/16; repeat it for more.",
     multiple=True,
 )
-@option("--log-format", click.Choice(["text", "json"]), "Form of log lines.", default="text")
+@option("--log-format", click.Choice(["text", "json"]), "Format of log lines.", default="text")
 @option("--no-keys", bool, "Require no API key; on a loopback address only.")
 @option("--demo", bool, "Temporary database with simulated visitors.")
 def serve(demo: bool, no_keys: bool, **options: Any) -> None:
@@ -150,7 +150,7 @@ def doctor(database: str, ledger: str | None, secrets: str | None) -> None:
 @click.argument("source")
 @option("--public-key", str, "The service's key, from its snapshot: get it once.", required=True)
 @option("--key-file", Path, "File with an API key of role read, for a URL.")
-@option("--cache", str, "File for the newest snapshot.", default="balaclava-edge.json")
+@option("--cache", str, "File that keeps the newest snapshot.", default="balaclava-edge.json")
 @option("--host", str, "Loopback address to listen on.", default="127.0.0.1")
 @option("--port", click.IntRange(0, 65535), "Port; 0 takes a free one.", default=8766)
 def edge(
@@ -182,7 +182,7 @@ def edge(
 
 @click.command(short_help="Let language models read experiments (Model Context Protocol).")
 @option("--url", str, "Address of the service.", default="http://127.0.0.1:8765")
-@option("--key-file", Path, "File with an API key of role read. [the variable BALACLAVA_KEY]")
+@option("--key-file", Path, "File with an API key of role read. [env: BALACLAVA_KEY]")
 def mcp(url: str, key_file: Path | None) -> None:
     """Let language models read experiments: a Model Context Protocol server on stdin and stdout.
 

@@ -231,8 +231,7 @@ def _draw_turn(
         ax.set_title(title, fontsize=10, loc="left")
         frame_axes(ax)
         ax.set_ylim(10.0, 0.5 * T)
-        ax.set_xlabel("ε (more private to the right)")
-        ax.set_ylabel("regret")
+        ax.set(xlabel="ε (more private to the right)", ylabel="regret")
     for ax in axes[:3]:
         ax.invert_xaxis()
     axes[3].set_xlabel("rounds before the turn")

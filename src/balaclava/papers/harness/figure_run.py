@@ -1,7 +1,5 @@
 """One run of a figure: it simulates panels, and saves data, pictures and text."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import re
@@ -9,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -46,7 +44,7 @@ class FigureText(NamedTuple):
     sections: Mapping[str, Sequence[str]]
 
     @classmethod
-    def from_markdown(cls, text: str) -> FigureText:
+    def from_markdown(cls, text: str) -> Self:
         heading, *parts = re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]
         sections = {}
         for part in parts:

@@ -106,8 +106,7 @@ def draw_studies(
     for ax, (letter, study) in zip(axes, studies.items(), strict=False):
         _draw_study(ax, curves[letter])
         ax.set_title(f"({letter}) {study.heading}", fontsize=10, loc="left")
-        ax.set_xlabel(study.symbol)
-        ax.set_ylabel("regret (sum of gaps, log scale)")
+        ax.set(xlabel=study.symbol, ylabel="regret (sum of gaps, log scale)")
         figure_plots.legend_below(ax)
     return figure
 

@@ -212,5 +212,4 @@ def _frame(ax: Axes, regrets: WorstRegrets, panel: str, axis: PanelAxis) -> None
     if axis.falling:
         ax.invert_xaxis()
     ax.set_title(f"({panel}) {axis.title}", fontsize=10, loc="left")
-    ax.set_xlabel(axis.name)
-    ax.set_ylabel("largest mean regret")
+    ax.set(xlabel=axis.name, ylabel="largest mean regret")

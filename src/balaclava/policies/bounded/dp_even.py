@@ -58,7 +58,7 @@ def mix_bits(number: int) -> int:
 
 
 @kernel(borrows=True)
-def rounded_to_bit(state: State, t: int, reward: float) -> float:
+def rounded_to_bit(params: Params, state: State, t: int, row: int, reward: float) -> float:
     """1 with a chance of `reward`, else 0. The order of arrivals does not matter."""
     low = mix_bits((t & LOW_BITS) ^ state.key[0])
     draw = mix_bits((low + (t >> 32) + state.key[1]) & LOW_BITS)
@@ -101,21 +101,7 @@ def finish(params: Params, state: State, row: int) -> None:
     epochs.end_epoch(looks, look_length(params, looks.number[0]))
 
 
-learn_bit, forget_decision = epochs.epoch_driver(release, finish)
-
-
-@kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if epochs.is_learned(state.epochs, arm, phase):
-        bit = rounded_to_bit(state, t, reward)
-        learn_bit(params, state, state.epochs, arm, bit, phase, rng)
-
-
-@kernel(borrows=True)
-def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    forget_decision(params, state, state.epochs, arm, phase, rng)
+learn, forget = epochs.learn_in_state(release, finish, rounded_to_bit)
 
 
 @kernel(borrows=True)

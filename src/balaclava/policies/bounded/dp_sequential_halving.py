@@ -103,20 +103,7 @@ def finish(params: Params, state: State, row: int) -> None:
     epochs.end_epoch(stages, min(stages.blocks_done[0] + more, MOST_PLANNED))
 
 
-learn_value, forget_decision = epochs.epoch_driver(release, finish)
-
-
-@kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    if epochs.is_learned(state.epochs, arm, phase):
-        learn_value(params, state, state.epochs, arm, reward, phase, rng)
-
-
-@kernel(borrows=True)
-def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    forget_decision(params, state, state.epochs, arm, phase, rng)
+learn, forget = epochs.learn_in_state(release, finish)
 
 
 @kernel(borrows=True)
@@ -137,7 +124,7 @@ def halvings(arms: int) -> list[int]:
 class DPSequentialHalving(PooledPolicy, PrivateBoundedPolicy):
     r"""Play all arms equally, drop the worse half, and again: one arm is left after the horizon.
 
-    For a fixed number of participants, if an arm must be chosen at the end in any case. The answer
+    For a fixed number of participants, if an arm must be chosen at the end. The answer
     is `agent.finish().recommended`; it has no confidence of its own, but `error_bound` gives its
     chance of error on given means. To be told only what is sure, use dp-even for a fixed
     number, dp-top-two for an open one; for low regret dp-imed. With few arms and much noise

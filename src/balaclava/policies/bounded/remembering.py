@@ -1,4 +1,4 @@
-"""Policies with one release a batch whose memory may end: `memory=W` and `memory="detect"`."""
+"""Policies with one release a batch that may forget: `memory=W` and `memory="detect"`."""
 
 import functools
 import math
@@ -119,7 +119,7 @@ def kernels_by_memory(
 
 
 class RememberingPolicy(batched.GrowingBatchPolicy):
-    """A policy on pools whose memory may end.
+    """A policy on pools that may forget.
 
     With `memory=W` only batches that were opened in the last W rounds count. A batch takes at most
     W/8 rounds. An arm without a batch that counts is examined again, for a first batch, which is at
@@ -127,9 +127,9 @@ class RememberingPolicy(batched.GrowingBatchPolicy):
     rule sees the round of the memory in place of t.
 
     With `memory="detect"` nothing is forgotten until the releases of an arm show that its mean
-    changed, beyond what noise and chance explain (`theory.change_test`). Then everything is, and
-    the policy starts again. Without a change that happens with probability at most 1 % an arm, from
-    a start to the next change. A batch takes at most 6 first batches. Only arms that are played can
+    changed, beyond what noise and chance explain (`theory.change_test`). Then everything is
+    forgotten, and the policy starts again. Between two changes an arm causes a false alarm with
+    probability at most 1 %. A batch takes at most 6 first batches. Only arms that are played can
     be seen to change: a weak arm that rises takes `explore`, or a memory of W rounds.
 
     Rewards of the forgotten rounds stay protected as before, and released as before: an observer

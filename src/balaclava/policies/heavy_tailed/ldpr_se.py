@@ -120,15 +120,7 @@ def finish(params: Params, state: State, row: int) -> None:
     frame.end_epoch(epochs, epoch_length(params, frame.active_arms(epochs), epochs.oldest[0] + 1))
 
 
-learn_value, forget_decision = frame.epoch_driver(release, finish)
-
-
-@kernel(borrows=True)
-def learn_report(
-    params: Params, state: State, t: int, arm: int, report: float, phase: int, rng: Any
-) -> None:
-    if frame.is_learned(state.epochs, arm, phase):
-        learn_value(params, state, state.epochs, arm, report, phase, rng)
+learn_report, forget = frame.learn_in_state(release, finish)
 
 
 @kernel(borrows=True)
@@ -139,11 +131,6 @@ def learn(
         level = report_level(params, state, arm, phase)
         report = truncated_laplace_report(params, reward, level, rng)
         learn_report(params, state, t, arm, report, phase, rng)
-
-
-@kernel(borrows=True)
-def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    forget_decision(params, state, state.epochs, arm, phase, rng)
 
 
 @register

@@ -1,5 +1,6 @@
 """Elimination on truncated means (Tao, Wu, Zhao, Wang 2022): shared parameters and bound."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 
 from balaclava._core import declared
 from balaclava._core.kernels import kernel
-from balaclava.frames.epochs import epoch_driver, epoch_row, is_learned
+from balaclava.frames.epochs import learn_in_state
 from balaclava.policies.base import Estimation, failure_or_inverse_horizon
 from balaclava.policies.intervals import limits_within_radius, require_radii
 from balaclava.policies.pooled_policies import SAME_EPOCHS, PooledPolicy
@@ -43,29 +44,13 @@ def read_mean(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     return epochs.rewards[arm], epochs.means[arm], epochs.widths[arm]
 
 
-def learn_truncated(
-    release: Callable[..., None], finish: Callable[..., None]
-) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Make `learn` and `forget` for a state with `epochs` and by row a `level` and a `step`.
+@kernel(borrows=True)
+def truncated_value(params: Any, state: Any, t: int, row: int, reward: float) -> float:
+    """0 for a reward beyond the level of its epoch, which the state has by row, as the step."""
+    return truncated_onto(reward, state.level[row], state.step[row])
 
-    A reward beyond its epoch's level counts as 0. `release` and `finish` are as for `epoch_driver`.
-    """
-    learn_value, forget_decision = epoch_driver(release, finish)
 
-    @kernel(borrows=True)
-    def learn(
-        params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
-    ) -> None:
-        if is_learned(state.epochs, arm, phase):
-            row = epoch_row(state.epochs, phase)
-            value = truncated_onto(reward, state.level[row], state.step[row])
-            learn_value(params, state, state.epochs, arm, value, phase, rng)
-
-    @kernel(borrows=True)
-    def forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
-        forget_decision(params, state, state.epochs, arm, phase, rng)
-
-    return learn, forget
+learn_truncated = functools.partial(learn_in_state, value=truncated_value)
 
 
 class TruncatedEliminationPolicy(PooledPolicy):

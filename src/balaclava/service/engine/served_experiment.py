@@ -218,7 +218,7 @@ class ServedExperiment:
         shares: Mapping[str, float] | None,
         open_decisions: Callable[[int], int],
     ) -> bool:
-        """Add and retire arms, and set all shares: all of it, or a `Problem` and nothing.
+        """Add and retire arms, and set all shares: all of them, or none and a `Problem`.
 
         To add an arm that was added before, or to retire one that was retired, changes nothing, so
         that a request may be repeated. Returns whether anything changed.
@@ -393,7 +393,7 @@ class ServedExperiment:
                 row["kind"] = row["value"] = None
 
     def clean_up_at(self, moment: float) -> None:
-        """Let the next cleanup be no later than a moment."""
+        """Schedule a cleanup, at this moment at the latest."""
         known = self.next_cleanup
         self.next_cleanup = moment if known is None else min(known, moment)
 

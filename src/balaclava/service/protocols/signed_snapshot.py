@@ -1,9 +1,9 @@
 """The signed snapshot: what a decider without a database needs, published by the service.
 
 It has finished experiments of scopes "trajectory" and "report": labels, the share of persons that
-each arm gets, and a salt of its own, by which persons are assigned. What decides there is released,
-so it may be published. The state of scope "decision" is raw and is left out, as is every running
-experiment. It has no person, no digest of one, and nothing that changes with a reward.
+each arm gets, and a salt of its own, by which persons are assigned. Their decisions follow from
+released values, which may be published. The state of scope "decision" is raw and is left out, as is
+every running experiment. It has no person, no digest of one, and nothing that a reward changes.
 
 Ed25519 (RFC 8032) signs the content. The signing key is derived from the service's secret key. A
 snapshot expires. The order of snapshots is (issued, number of flags): finished experiments stay
@@ -27,7 +27,7 @@ from balaclava.service.problems import Problem
 
 FORMAT, VERSION = "balaclava-snapshot", 1
 # Seconds. Between two signatures of the same content, so that its ETag stays; and until it expires:
-# a day without the service is a long outage, and a stolen old snapshot misleads no longer.
+# longer than most outages of the service, and a limit for replays of an old snapshot.
 ISSUE_SECONDS, LIFE_SECONDS = 3_600, 86_400
 _DOMAIN = b"balaclava snapshot\0"  # of signatures: never change it
 _PUBLISHED = ("trajectory", "report")  # scopes whose deciding state is released

@@ -8,8 +8,8 @@ was lost is sent again, with the same id.
 
 Addresses: a webhook reaches public addresses over https only. Others must be in a network that the
 operator allowed at the start. The address is checked when it is resolved for a delivery, and the
-connection goes to that address: a name that changes between the two reaches nothing else. Redirects
-are not followed, and the answer's body is not read.
+connection goes to that address: DNS rebinding reaches nothing else. Redirects are not followed, and
+the answer's body is not read.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class NoteDelivery(WriteJob):
 
 
 def current_events(service: Service) -> list[tuple[str, str, dict[str, Any]]]:
-    """What is the case now: the event, its key, and its body. All of it is released."""
+    """The current events: name, key and body, all from released values."""
     events = []
     for experiment in service.all_committed():
         reading = experiment.reading()
@@ -235,7 +235,7 @@ def current_events(service: Service) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 class WebhookSender(threading.Thread):
-    """Queues events and delivers them, beside the writer and without holding it up."""
+    """Queues events and delivers them in its own thread, without blocking the writer."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(name="balaclava-webhooks", daemon=True)

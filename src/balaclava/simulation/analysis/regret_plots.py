@@ -159,8 +159,7 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
         fontsize=10,
         loc="left",
     )
-    ax.set_xlabel("round")
-    ax.set_ylabel("regret")
+    ax.set(xlabel="round", ylabel="regret")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
     ax.margins(x=0)
