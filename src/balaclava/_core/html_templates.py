@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,9 @@ from balaclava._core.extras import require_extra
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
+
+_BACKTICKS = re.compile("`([^`]+)`")
 
 
 @functools.cache
@@ -26,13 +30,20 @@ def _environment(package: str, html: bool = True) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"points": _points, "formatted": format}
+    environment.filters |= {"points": _points, "formatted": format, "code": _code}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment
 
 
 def _points(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _code(text: str) -> Markup:
+    """The escaped text, with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def render_text(package: str, template: str, **values: Any) -> str:

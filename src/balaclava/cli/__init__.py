@@ -16,7 +16,7 @@ from balaclava.cli.commands.audit_command import audit
 from balaclava.cli.commands.calibrate_command import calibrate
 from balaclava.cli.commands.catalogue import environments, policies, proofs
 from balaclava.cli.commands.choose_command import choose
-from balaclava.cli.commands.compare_command import compare
+from balaclava.cli.commands.compare_command import compare, explore
 from balaclava.cli.commands.demo_command import demo
 from balaclava.cli.commands.plan_command import plan
 from balaclava.cli.commands.report_command import assessment, report
@@ -88,6 +88,7 @@ def main(modules: tuple[str, ...]) -> None:
     Find one that fits:       balaclava choose
     Plan a trial's size:      balaclava plan --arms 3 --rate 0.05 --difference 0.02
     Rank some on your log:    balaclava compare log.csv --arm page --reward clicked
+    Ask it what if:           balaclava explore log.csv --arm page --reward clicked
     Start an experiment:      balaclava example > experiment.toml
     Run it:                   balaclava simulate experiment.toml
     View the results:         balaclava report experiment-results
@@ -114,7 +115,7 @@ def main(modules: tuple[str, ...]) -> None:
 
 
 for _command in (
-    *(demo, choose, plan, compare, example, simulate, summary),
+    *(demo, choose, plan, compare, explore, example, simulate, summary),
     *(calibrate, report, assessment),
     *(audit, proofs, reproduce, serve, backup, restore, doctor, edge, mcp, policies, environments),
 ):

@@ -7,7 +7,7 @@ error names a row and a column, never a reward.
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,18 @@ class LoggedRewards:
     rewards: np.ndarray = field(default_factory=lambda: np.empty(0))
     others: dict[str, Any] = field(default_factory=dict)
     commas_between_cells: bool = True
+
+    def with_arms(self, chosen: np.ndarray) -> "LoggedRewards":
+        """The rows of some arms, given as a mask over all arms; `others` stays whole."""
+        rows = chosen[self.arms]
+        return replace(
+            self,
+            by_arm={
+                label: each for i, (label, each) in enumerate(self.by_arm.items()) if chosen[i]
+            },
+            arms=(np.cumsum(chosen) - 1)[self.arms[rows]],
+            rewards=self.rewards[rows],
+        )
 
 
 def read_log(

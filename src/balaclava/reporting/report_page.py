@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,7 @@ def render_page(
     data: report_data.PageData,
     audits: Mapping[str, AuditSummary] | None = None,
     template: str = "report.html",
+    scripts: Sequence[str] = ("report.js",),
     **values: Any,
 ) -> str:
     """The page. Equal results give equal pages: it has no date."""
@@ -91,8 +92,7 @@ def render_page(
         PanelSection(panel, f"panel-{i}", looks, points) for i, panel in enumerate(data.panels)
     ]
     private = {label: policy for label, policy in data.policies.items() if policy.guarantee.private}
-    script = template_source(REPORTING, "report.js").encode()
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    script = "".join(template_source(REPORTING, name) for name in scripts)
     return render_template(
         REPORTING,
         template,
@@ -111,13 +111,19 @@ def render_page(
         confidence=CONFIDENCE,
         tail_header=TAIL_HEADER,
         table_header=TABLE_HEADER,
-        script_digest=digest,
+        script=script,
+        script_digest=source_digest(script),
         curve_views=report_charts.curve_views,
         epsilon_views=report_charts.epsilon_views,
         interval_scales=report_charts.interval_scales,
         version=balaclava.__version__,
         **values,
     )
+
+
+def source_digest(text: str) -> str:
+    """The digest of a script or a style sheet, as a content security policy names it."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _spread_wide(data: report_data.PageData) -> bool:

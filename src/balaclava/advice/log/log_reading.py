@@ -178,12 +178,7 @@ def _with_enough_rows(
             f"{int((~enough).sum())} of {len(labels)} arms have fewer than {min_rows} rows and "
             f"were left out, {int((~kept).sum()):,} rows ({(~kept).mean():.1%})."
         )
-        rows = dataclasses.replace(
-            rows,
-            by_arm={label: rows.by_arm[label] for i, label in enumerate(labels) if enough[i]},
-            arms=(np.cumsum(enough) - 1)[rows.arms[kept]],
-            rewards=rows.rewards[kept],
-        )
+        rows = rows.with_arms(enough)
     if len(rows.by_arm) < 2:
         names, advice = "one arm only", "give a log with at least two"
         if len(labels) > 1:

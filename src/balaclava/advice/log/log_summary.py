@@ -1,7 +1,7 @@
 """Summary of a log: its arms, its rewards, and the kind of policies that fit them."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -13,6 +13,7 @@ from balaclava.advice.log.clipping import clipping_findings
 from balaclava.advice.log.drift import DRIFT_WARNING, drift_findings
 from balaclava.advice.log.feature_columns import FeatureColumns
 from balaclava.advice.log.participants import Participants, count_participants
+from balaclava.errors import ParameterError
 from balaclava.logs.reader import LoggedRewards
 from balaclava.privacy.guarantee import Guarantee
 
@@ -39,6 +40,36 @@ class LogSummary:
     times: np.ndarray | None = None
     participants: np.ndarray | None = None  # number of each row's participant
     features: FeatureColumns | None = None  # known before each decision
+
+    def with_most_rows(self, arms: int) -> "LogSummary":
+        """The log of the `arms` arms with the most rows; of equal ones, the first."""
+        counts = np.array(list(self.counts.values()))
+        if not 2 <= arms <= counts.size:
+            raise ParameterError(
+                f"arms = {arms} is not from 2 to {counts.size}, the arms of {self.path}"
+            )
+        if arms == counts.size:
+            return self
+        if self.propensities is not None:
+            raise ParameterError(
+                f"arms = {arms} cannot be combined with propensities, which are those of a choice "
+                "among all arms; leave arms out of the log instead"
+            )
+        chosen = np.zeros(counts.size, bool)
+        chosen[np.argsort(-counts, kind="stable")[:arms]] = True
+        kept = chosen[self.logged.arms]
+        return replace(
+            self,
+            logged=self.logged.with_arms(chosen),
+            left_out=(
+                *self.left_out,
+                f"{counts.size - arms} of {counts.size} arms, those with the fewest rows, were "
+                f"left out, {int((~kept).sum()):,} rows ({(~kept).mean():.1%}).",
+            ),
+            times=None if self.times is None else self.times[kept],
+            participants=None if self.participants is None else self.participants[kept],
+            features=None if self.features is None else self.features.select(kept),
+        )
 
     @cached_property
     def _rewards(self) -> np.ndarray:

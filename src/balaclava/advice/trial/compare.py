@@ -236,8 +236,7 @@ def compare(
     epsilon = check("epsilon", epsilon, Epsilon)
     delta = check("delta", delta, Delta)
     repetitions = check("repetitions", repetitions, Annotated[int, Range(2)])
-    low, high = _DEFAULT_ROUNDS
-    rounds = min(max(log.rows, low), high) if horizon is None else horizon
+    rounds = default_rounds(log) if horizon is None else horizon
     candidates, baselines = _candidates(log, epsilon, rounds)
     worlds = LogWorlds(log)
     trial = LogTrial(
@@ -268,6 +267,12 @@ def compare(
         None if log.drifts else rows_needed(log, worlds, PLAUSIBLE_WORLDS, seed, epsilon),
         worlds.averages.one_ahead,
     )
+
+
+def default_rounds(log: LogSummary) -> int:
+    """The horizon if none is given: the rows of the log, within limits."""
+    low, high = _DEFAULT_ROUNDS
+    return min(max(log.rows, low), high)
 
 
 def _candidates(

@@ -1,4 +1,4 @@
-"""`balaclava compare`: which policies suit a log."""
+"""`balaclava compare` and `balaclava explore`: which policies suit a log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from balaclava.cli import terminal
-from balaclava.cli.options import delay_options, option, pop_delay, workers_option
+from balaclava.cli.options import combined, delay_options, option, pop_delay, workers_option
 
 if TYPE_CHECKING:
+    from balaclava.advice.log.log_summary import LogSummary
     from balaclava.advice.trial.compare import Comparison
+    from balaclava.advice.trial.what_if import WhatIf
     from balaclava.logs.cells import ReadOptions
     from balaclava.policies.base import Policy
     from balaclava.reporting.assessment_input import PlanInput
@@ -26,56 +29,65 @@ _READING_OPTIONS = (
 _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")  # loaded while reading the log
 
 
+_log_options = combined(  # how a log is read; `explore` has the same
+    option("--arm", "COLUMN", "The column that names the arm.", required=True),
+    option("--reward", "COLUMN", "The column with the reward.", required=True),
+    option(
+        "--range reward_range",
+        (float, float),
+        "Smallest and largest possible reward, if you know them.",
+    ),
+    option(
+        "--outside",
+        ["refuse", "clip"],
+        "What to do with rewards outside --range.",
+        default="refuse",
+    ),
+    option(
+        "--clip",
+        (float, float),
+        "Also try policies that clip to these limits; take them from public data.",
+        metavar="LOW HIGH",
+    ),
+    option(
+        "--clip-from",
+        "PUBLIC.csv",
+        "As --clip, with quantiles of the reward column of a public file as limits.",
+    ),
+    option(
+        "--clip-quantiles",
+        (float, float),
+        "The quantiles for --clip-from.",
+        default=(0.001, 0.999),
+        metavar="LOW HIGH",
+    ),
+    option("--propensity", "COLUMN", "Probability with which the row's arm was played."),
+    option("--time", "COLUMN", "Time of the decision; looks for drift."),
+    option("--person", "COLUMN", "Participant; counts rewards per person."),
+    option("--min-rows", click.IntRange(2), "Leave out arms with fewer rows."),
+    option("--arms", click.IntRange(2), "Use this many arms only, those with the most rows."),
+    option("--drop-missing", bool, "Leave out rows that lack a value."),
+    option("--missing", float, "Reward of rows whose reward is empty: 0 for no purchase."),
+    option("--outcomes", "FILE", "A file of outcomes, such as purchases; has the reward column."),
+    option("--by", "COLUMN", "With --outcomes: the participant, a column of both files."),
+    option("--window", "7d", "With --outcomes: how long after a row its outcomes count."),
+    option("--time-format", "FORMAT", "Of times, such as '%d/%m/%Y %H:%M'; by default detected."),
+    option("--sep", "CHARACTER", "Separator of cells; by default detected."),
+    option("--encoding", "NAME", "Encoding of the text; by default detected."),
+    option("--decimal", [".", ","], "Decimal mark; by default detected."),
+)
+
+
 @click.command(short_help="Rank the policies that fit a log.")
 @click.argument("log", metavar="LOG.csv")
-@option("--arm", "COLUMN", "The column that names the arm.", required=True)
-@option("--reward", "COLUMN", "The column with the reward.", required=True)
+@_log_options
 @option("--epsilon", float, "Privacy loss.", default=1.0)
 @option("--delta", float, "Probability outside epsilon, for policies with features.", default=0.0)
-@option(
-    "--range reward_range",
-    (float, float),
-    "Smallest and largest possible reward, if you know them.",
-)
-@option(
-    "--outside", ["refuse", "clip"], "What to do with rewards outside --range.", default="refuse"
-)
-@option(
-    "--clip",
-    (float, float),
-    "Also try policies that clip to these limits; take them from public data.",
-    metavar="LOW HIGH",
-)
-@option(
-    "--clip-from",
-    "PUBLIC.csv",
-    "As --clip, with quantiles of the reward column of a public file as limits.",
-)
-@option(
-    "--clip-quantiles",
-    (float, float),
-    "The quantiles for --clip-from.",
-    default=(0.001, 0.999),
-    metavar="LOW HIGH",
-)
-@option("--propensity", "COLUMN", "Probability with which the row's arm was played.")
-@option("--time", "COLUMN", "Time of the decision; looks for drift.")
-@option("--person", "COLUMN", "Participant; counts rewards per person.")
 @option(
     "--features",
     "COLUMN,COLUMN",
     "Public columns known before each decision; estimates their value.",
 )
-@option("--min-rows", click.IntRange(2), "Leave out arms with fewer rows.")
-@option("--drop-missing", bool, "Leave out rows that lack a value.")
-@option("--missing", float, "Reward of rows whose reward is empty: 0 for no purchase.")
-@option("--outcomes", "FILE", "A file of outcomes, such as purchases; has the reward column.")
-@option("--by", "COLUMN", "With --outcomes: the participant, a column of both files.")
-@option("--window", "7d", "With --outcomes: how long after a row its outcomes count.")
-@option("--time-format", "FORMAT", "Of times, such as '%d/%m/%Y %H:%M'; by default detected.")
-@option("--sep", "CHARACTER", "Separator of cells; by default detected.")
-@option("--encoding", "NAME", "Encoding of the text; by default detected.")
-@option("--decimal", [".", ","], "Decimal mark; by default detected.")
 @option(
     "--horizon",
     click.IntRange(2),
@@ -119,18 +131,16 @@ def compare(
              --by visitor --time at --window 7d
     """
     from balaclava._core.atomic_files import require_writable_file
-    from balaclava._core.extras import loading
-    from balaclava.advice.log.log_reading import summarise_log
     from balaclava.advice.trial.compare import LOG_NOT_PRIVATE
     from balaclava.advice.trial.compare import compare as compare_policies
-    from balaclava.logs.cells import PIPE, ReadOptions
+    from balaclava.logs.cells import PIPE
     from balaclava.reporting.comparison_page import write_comparison
 
     if out is None and not as_json:
         out = Path("pipe-report.html" if log == PIPE else f"{Path(log).stem}-report.html")
-    if assessment is not None and options["min_rows"] is not None:
+    if assessment is not None and (options["min_rows"] or options["arms"]) is not None:
         raise click.UsageError(
-            "--assessment plays on the whole log; remove rare arms from it instead of --min-rows"
+            "--assessment plays on the whole log; remove arms from it instead of --min-rows, --arms"
         )
     if assessment is not None and options["outcomes"] is not None:
         raise click.UsageError("--assessment reads one file; join outcomes into the log first")
@@ -138,11 +148,7 @@ def compare(
         if place is not None:
             require_writable_file(place)
     late = pop_delay(options)
-    reading = {name: options.pop(name) for name in _READING_OPTIONS}
-    reading["features"] = _column_names(reading["features"])
-    read_options = ReadOptions(*(reading.pop(name) for name in ReadOptions._fields))
-    with loading(*_SLOW_IMPORTS):
-        summary = summarise_log(log, arm=arm, reward=reward, read_options=read_options, **reading)
+    summary, read_options = _read_summary(log, arm, reward, options)
     if not as_json:
         terminal.print_sentences([summary.best_arm_test.sentence, LOG_NOT_PRIVATE, ""])
     with terminal.progress_bar() as progress:
@@ -160,6 +166,23 @@ def compare(
             f"wrote {assessment}: fill it in, then balaclava report --assessment {assessment}",
             err=as_json,
         )
+
+
+def _read_summary(
+    log: str, arm: str, reward: str, options: dict[str, Any]
+) -> tuple[LogSummary, ReadOptions]:
+    """Remove the options on reading from `options`, and read the log by them."""
+    from balaclava._core.extras import loading
+    from balaclava.advice.log.log_reading import summarise_log
+    from balaclava.logs.cells import ReadOptions
+
+    reading = {name: options.pop(name) for name in _READING_OPTIONS if name in options}
+    arms = options.pop("arms")
+    reading["features"] = _column_names(reading.get("features"))
+    read_options = ReadOptions(*(reading.pop(name) for name in ReadOptions._fields))
+    with loading(*_SLOW_IMPORTS):
+        summary = summarise_log(log, arm=arm, reward=reward, read_options=read_options, **reading)
+    return (summary if arms is None else summary.with_most_rows(arms)), read_options
 
 
 def _write_assessment(
@@ -256,3 +279,72 @@ def _column_names(text: str | None) -> list[str]:
             param_hint="--features",
         )
     return names
+
+
+@click.command(short_help="Ask a log what if: a page with sliders.")
+@click.argument("log", metavar="LOG.csv")
+@_log_options
+@option("--port", click.IntRange(0, 65535), "Of this machine; 0 for a free one.", default=0)
+@workers_option
+def explore(
+    log: str, arm: str, reward: str, port: int, workers: int | None, **options: Any
+) -> None:
+    """Serve a page with sliders for epsilon, participants, delay and arms.
+
+    Each position is simulated when you choose it: the page has what `balaclava compare` displays at
+    these settings. It is served to this machine only, at an address that is new each time, and is
+    as confidential as the log. Ctrl-C stops it.
+
+    \b
+    Example: balaclava explore visits.csv --arm page --reward clicked
+    """
+    from balaclava.advice.trial.compare import LOG_NOT_PRIVATE
+    from balaclava.advice.trial.what_if import Explorer
+    from balaclava.reporting.explore_server import ExploreServer
+
+    reading = _given_options(click.get_current_context())
+    summary, _ = _read_summary(log, arm, reward, options)
+    explorer = Explorer(summary, workers)
+
+    def command(settings: WhatIf) -> str:
+        chosen = {f"--{name}": value for name, value in settings._asdict().items()}
+        if not settings.delay:
+            del chosen["--delay"]
+        if settings.arms == len(summary.labels):
+            del chosen["--arms"]
+        words = [log, *_words(reading | chosen)]
+        return f"balaclava compare {shlex.join(words)}"
+
+    with ExploreServer(explorer, command, port) as server:
+        terminal.print_sentences([LOG_NOT_PRIVATE])
+        click.echo("Compiling; about half a minute the first time.", err=True)
+        with terminal.progress_bar() as progress:
+            explorer.warm_up(progress)
+        click.echo(f"Open {server.url} in a browser; Ctrl-C stops it.")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            click.echo("stopped", err=True)
+
+
+def _given_options(context: click.Context) -> dict[str, Any]:
+    """What the user gave about the log, by option."""
+    return {
+        each.opts[0]: context.params[each.name]
+        for each in context.command.params
+        if isinstance(each, click.Option)
+        and each.name is not None
+        and each.name not in ("port", "workers")
+        and context.get_parameter_source(each.name) == ParameterSource.COMMANDLINE
+    }
+
+
+def _words(options: dict[str, Any]) -> list[str]:
+    """Options as words of a command line."""
+    words: list[str] = []
+    for name, value in options.items():
+        words.append(name)
+        if value is not True:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"{each:g}" if isinstance(each, float) else str(each) for each in values]
+    return words

@@ -3,7 +3,7 @@
 (() => {
   const tip = document.getElementById("tip");
   const most = 10; // lines of the tip
-  const cache = {};
+  let cache = {};
 
   const dataOf = key =>
     (cache[key] ??= JSON.parse(document.getElementById(key + "-data").textContent));
@@ -47,41 +47,46 @@
     tip.append(head, table);
   }
 
-  for (const plot of document.querySelectorAll(".plot[data-panel]")) {
-    const svg = plot.querySelector("svg"), figure = plot.closest("figure");
-    const x = scaleOf(plot.dataset.x), y = scaleOf(plot.dataset.y);
-    svg.addEventListener("pointermove", event => {
-      const data = dataOf(plot.dataset.panel), box = svg.getBoundingClientRect();
-      const px = (event.clientX - box.left) / box.width;
-      const py = 1 - (event.clientY - box.top) / box.height;
-      let at = 0;
-      data.rounds.forEach((round, i) => {
-        if (Math.abs(x(round) - px) < Math.abs(x(data.rounds[at]) - px)) at = i;
+  function wire() {
+    cache = {};
+    for (const plot of document.querySelectorAll(".plot[data-panel]")) {
+      const svg = plot.querySelector("svg"), figure = plot.closest("figure");
+      const x = scaleOf(plot.dataset.x), y = scaleOf(plot.dataset.y);
+      svg.addEventListener("pointermove", event => {
+        const data = dataOf(plot.dataset.panel), box = svg.getBoundingClientRect();
+        const px = (event.clientX - box.left) / box.width;
+        const py = 1 - (event.clientY - box.top) / box.height;
+        let at = 0;
+        data.rounds.forEach((round, i) => {
+          if (Math.abs(x(round) - px) < Math.abs(x(data.rounds[at]) - px)) at = i;
+        });
+        let nearest = 0;
+        const away = curve => Math.abs(y(curve.mean[at]) - py);
+        data.curves.forEach((curve, i) => {
+          if (away(curve) < away(data.curves[nearest])) nearest = i;
+        });
+        highlight(figure, data.curves[nearest].policy);
+        describe(data, at, nearest);
+        tip.hidden = false;
+        const { offsetWidth: width, offsetHeight: height } = tip;
+        const right = event.clientX + 16 + width < innerWidth;
+        tip.style.left = Math.max(4, right ? event.clientX + 16 : event.clientX - width - 16) + "px";
+        tip.style.top = Math.max(4, Math.min(event.clientY + 12, innerHeight - height - 4)) + "px";
       });
-      let nearest = 0;
-      const away = curve => Math.abs(y(curve.mean[at]) - py);
-      data.curves.forEach((curve, i) => {
-        if (away(curve) < away(data.curves[nearest])) nearest = i;
+      svg.addEventListener("pointerleave", () => {
+        highlight(figure, null);
+        tip.hidden = true;
       });
-      highlight(figure, data.curves[nearest].policy);
-      describe(data, at, nearest);
-      tip.hidden = false;
-      const { offsetWidth: width, offsetHeight: height } = tip;
-      const right = event.clientX + 16 + width < innerWidth;
-      tip.style.left = Math.max(4, right ? event.clientX + 16 : event.clientX - width - 16) + "px";
-      tip.style.top = Math.max(4, Math.min(event.clientY + 12, innerHeight - height - 4)) + "px";
-    });
-    svg.addEventListener("pointerleave", () => {
-      highlight(figure, null);
-      tip.hidden = true;
-    });
-  }
+    }
 
-  for (const item of document.querySelectorAll("figure .legend li[data-policy]")) {
-    const figure = item.closest("figure");
-    item.addEventListener("pointerenter", () => highlight(figure, item.dataset.policy));
-    item.addEventListener("pointerleave", () => highlight(figure, null));
+    for (const item of document.querySelectorAll("figure .legend li[data-policy]")) {
+      const figure = item.closest("figure");
+      item.addEventListener("pointerenter", () => highlight(figure, item.dataset.policy));
+      item.addEventListener("pointerleave", () => highlight(figure, null));
+    }
   }
+  wire();
+  addEventListener("redrawn", wire); // after the figures were replaced
 
   // Open every details element before printing.
   addEventListener("beforeprint", () => {
