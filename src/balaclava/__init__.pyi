@@ -38,12 +38,12 @@ from balaclava.policies.base import list_policies as list_policies
 from balaclava.policies.base import register as register
 from balaclava.policies.privatising import privatise as privatise
 from balaclava.privacy.guarantee import Guarantee as Guarantee
+from balaclava.simulation.deciders import simulate_deciders as simulate_deciders
 from balaclava.simulation.engine import Interrupted as Interrupted
 from balaclava.simulation.engine import simulate as simulate
 from balaclava.simulation.results import Results as Results
 from balaclava.simulation.results_file import load as load
 from balaclava.simulation.reward_delays import Delay as Delay
-from balaclava.simulation.shards import simulate_shards as simulate_shards
 from balaclava.theory import bounds as bounds
 
 __version__: str
