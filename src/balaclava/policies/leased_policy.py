@@ -126,7 +126,8 @@ def require_leasable(policy: Policy) -> str:
     if path is None:
         raise IncompatibleError(
             f"{policy.name} cannot be leased to several deciders: an expired slot must make a "
-            "batch of one arm smaller, and it keeps no such batches in pools; choose dp-imed, dp-klucb or another policy with batches by arm"
+            "batch of one arm smaller, and it keeps no such batches in pools; choose dp-imed, "
+            "dp-klucb or another policy with batches by arm"
         )
     return path
 
