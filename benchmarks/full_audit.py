@@ -92,6 +92,10 @@ SIGHT = """## What the audit can see, and what it cannot
   on a tape and replayed. With most rewards changed, every decision must agree. Many answers are
   equal, close to each other, or close to 0. With one reward changed, the losses of all releases
   that it entered must be within the claim.
+- **Agents whose arms change.** If a policy lets arms come and go, whole agents are replayed: with
+  arms added and retired, masks, shares, a prior, late and cancelled rewards, saves and restores, in
+  some runs by a plan that follows what is displayed. Decisions, propensities, releases, estimates
+  and restarts must agree, and one reward's releases must be within the claim.
 - **Endless runs.** If a reward enters release after release, or releases spend ever more, the loss
   is extrapolated by doublings of the run, to the horizon or to 2^60 rounds.
 - **Low digits.** What a reward left in the state is enlarged. No decision may then change.

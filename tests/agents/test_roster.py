@@ -94,7 +94,7 @@ def test_only_available_arms_are_played_and_arms_are_then_not_compared():
     ):
         with pytest.raises(bl.errors.EstimateError, match="did not offer all of them"):
             compare()
-    assert "could get the arm" in agent.estimates().condition
+    assert "who could get the arm, and is the same whatever other" in agent.estimates().condition
     assert agent.estimates().winner is None
 
 
@@ -346,3 +346,20 @@ def test_slots_are_bounded_by_live_arms_and_open_batches(name, late):
         assert len(roster.arm_in_slot) <= 8 + 2 + -(-late // 25)
         assert len(roster.archived) == number + 1 - len(roster.arm_in_slot)
     assert len(agent.estimates()) == 200
+
+
+def test_why_intervals_under_masks_assume_one_mean_whatever_else_is_offered():
+    """Locals buy "a" in 20 %, tourists in 80 %; only locals could get "d", which is better.
+
+    So "a" is played for tourists, and its mean is theirs: not the .5 of all who could get it. With
+    one mean for both kinds the interval holds.
+    """
+    for locals_, tourists, holds in ((0.2, 0.8, False), (0.5, 0.5, True)):
+        agent, luck = agent_of(arms=("a", "d")), np.random.default_rng(4)
+        for turn in range(4_000):
+            is_local = turn % 2 == 0
+            decision = agent.ask(available=["a", "d"] if is_local else ["a"])
+            mean = 0.9 if decision.label == "d" else locals_ if is_local else tourists
+            agent.tell(decision, float(luck.random() < mean))
+        low, high = agent.estimates().of("a").interval
+        assert (low <= 0.5 <= high) == holds

@@ -73,6 +73,7 @@ def test_the_report_is_one_screen_and_json():
     assert again["verdict"] == "consistent"
     assert again["claimed"]["epsilon"] == 1.0
     assert report.claimed == policy.guarantee
+    assert "arms that come and leave" in report.replay.reached
     assert report.confidence == 0.95
 
 

@@ -31,7 +31,11 @@ ARM_CHANGES = (
     "pause, depend on released values and on facts that would be the same had any one reward been "
     "different"
 )
-MASKED_MEANS = "each mean is over the participants who could get the arm"
+# The rule plays an arm more for those who could not get a better one: it selects participants.
+MASKED_MEANS = (
+    "each mean is over the participants who could get the arm, and is the same whatever other arms "
+    "they could get"
+)
 PRIOR_IS_PUBLIC = (
     "the prior is public, or was released by an experiment whose guarantee covers its own "
     "participants; those who are in both have the sum of the two"

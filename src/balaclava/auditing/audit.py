@@ -22,6 +22,7 @@ from balaclava.auditing.games.statistical_audit import (
 from balaclava.auditing.laws.exact_audit import ExactAudit, audit_exactly
 from balaclava.auditing.laws.local_reports import audit_reports
 from balaclava.auditing.laws.mechanism_laws import LawAudit, audit_laws
+from balaclava.auditing.replay.agent_audit import audit_agents
 from balaclava.auditing.replay.replay_audit import ReplayAudit, audit_by_replay
 from balaclava.auditing.replay.scenario_kinds import SCENARIO_KINDS, UNSCALED_KINDS
 from balaclava.errors import ParameterError
@@ -56,7 +57,8 @@ def audit(
 ) -> AuditReport:
     """Try to refute the privacy that a policy claims.
 
-    Replay checks the proof on `pairs` neighbouring reward streams. Draws of the mechanisms are
+    Replay checks the proof on `pairs` neighbouring reward streams, also with arms that come, rest
+    and leave if the policy lets them. Draws of the mechanisms are
     compared with their laws. The exact audit (for policies that protect single decisions) computes
     the true delta. The exhaustive audit computes the law of all decisions in small worlds, and
     compares every neighbouring pair there. The statistical audit plays `trials` games and bounds
@@ -156,7 +158,7 @@ def check_proof(
 ) -> tuple[ReplayAudit, LawAudit | None, ExactAudit | None, ExhaustiveAudit | None]:
     """All parts of an audit but the games.
 
-    Replay examines the planned variant and then the policy itself.
+    Replay examines the planned variant, the policy itself, and agents whose arms change.
     """
     claim, entries = policy.guarantee, dict[Any, Any]()
     replay = functools.partial(
@@ -172,6 +174,12 @@ def check_proof(
                 policy, rounds=SHORT_ROUNDS, pairs=few, seconds=seconds / 3, kinds=UNSCALED_KINDS
             )
         )
+    if claim.private and not policy.fixed_arms and not result.fault:
+        changed = audit_agents(
+            plan.policy, claim, rounds=plan.replay_rounds, pairs=pairs, seed=seed,
+            seconds=seconds / 2, ended=ended,
+        )  # fmt: skip
+        result = result.joined(changed)
     laws = audit_laws(entries.values(), seed) if claim.private and entries else None
     exact = audit_exactly(policy) if claim.scope == "decision" else None
     exhaustive = audit_exhaustively(policy, seed) if claim.private and not ended() else None
