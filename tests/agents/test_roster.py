@@ -94,7 +94,9 @@ def test_only_available_arms_are_played_and_arms_are_then_not_compared():
     ):
         with pytest.raises(bl.errors.EstimateError, match="did not offer all of them"):
             compare()
-    assert "who could get the arm, and is the same whatever other" in agent.estimates().condition
+    assert (
+        "who could get the arm, and does not depend on which other" in agent.estimates().condition
+    )
     assert agent.estimates().winner is None
 
 
@@ -348,7 +350,7 @@ def test_slots_are_bounded_by_live_arms_and_open_batches(name, late):
     assert len(agent.estimates()) == 200
 
 
-def test_why_intervals_under_masks_assume_one_mean_whatever_else_is_offered():
+def test_why_intervals_under_masks_assume_one_mean_for_all_offers():
     """Locals buy "a" in 20 %, tourists in 80 %; only locals could get "d", which is better.
 
     So "a" is played for tourists, and its mean is theirs: not the .5 of all who could get it. With

@@ -54,6 +54,16 @@ def added_later(*fields: str) -> Callable[[_State], _State]:
     return mark
 
 
+def holds_slots(*fields: str) -> Callable[[_State], _State]:
+    """Name the fields of a state whose one element is an arm's place in it, or -1 for none."""
+
+    def mark(state: _State) -> _State:
+        state._slot_fields = fields
+        return state
+
+    return mark
+
+
 def stored_name(state: type[Any], field: str) -> str:
     names: dict[str, str] = getattr(state, "_stored_names", {})
     return names.get(field, field)

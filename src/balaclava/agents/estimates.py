@@ -198,7 +198,8 @@ class EstimateReader:
         self._estimation = self._roster.policy.require_estimates(min(self._failures))
         self._policy, self._params, self._decisions = policy, params, decisions
         self._condition, read = condition, self._estimation.read
-        self._named = policy.named_arm(state, self.confidence)
+        named = policy.named_arm(state, self.confidence)
+        self._named = None if named is None else self._roster.arm_in_slot[named]
         self._recommended = policy.recommended_arm(state)
         self._named_set = policy.named_set(state, self.confidence)
         self.claim = policy.answer_claim

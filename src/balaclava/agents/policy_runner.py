@@ -33,8 +33,8 @@ ARM_CHANGES = (
 )
 # The rule plays an arm more for those who could not get a better one: it selects participants.
 MASKED_MEANS = (
-    "each mean is over the participants who could get the arm, and is the same whatever other arms "
-    "they could get"
+    "each mean is over the participants who could get the arm, and does not depend on which other "
+    "arms they could get"
 )
 PRIOR_IS_PUBLIC = (
     "the prior is public, or was released by an experiment whose guarantee covers its own "
@@ -199,7 +199,9 @@ class PolicyRunner:
         """Restore a roster, and begin a state with its slots."""
         roster = self.open_roster()
         roster.load(saved, clock)
-        self.params = roster.policy.constants()._replace(arms=len(roster.arm_in_slot))
+        self.params = roster.policy.constants()
+        if roster.sets_changed:
+            self.params = roster.policy.with_claims(self.params, roster.claims_by_slot())
         self.state = self.policy.kernels.begin(self.params)
 
     def add_arm(self, label: str) -> None:
@@ -215,10 +217,11 @@ class PolicyRunner:
                 roster.archived_releases += arm_slots.settled_batches(self.state, slot)
                 arm_slots.clear_slot(begin, self.params, self.state, slot)
                 roster.arm_in_slot[slot] = arm
-                return
-        self.state = arm_slots.with_new_slot(begin, self.params, self.state)
-        self.params = self.params._replace(arms=len(roster.arm_in_slot) + 1)
-        roster.arm_in_slot.append(arm)
+                break
+        else:
+            self.state = arm_slots.with_new_slot(begin, self.params, self.state)
+            roster.arm_in_slot.append(arm)
+        self._renew_claims(roster)
 
     def retire_arm(self, arm: Any, round: int, open_decisions: Callable[[int], int]) -> None:
         """Stop offering an arm. Its unfinished batch ends with the decisions that it has.
@@ -236,6 +239,12 @@ class PolicyRunner:
         phase = None if pools is None else closing_decision(pools, slot)
         if phase is not None:
             self.forget_slot(round, slot, phase)
+        self._renew_claims(roster)
+
+    def _renew_claims(self, roster: ArmRoster) -> None:
+        """Let the policy know which arms there are, and decide again which one it names."""
+        self.params = roster.policy.with_claims(self.params, roster.claims_by_slot())
+        roster.policy.renew_answer(self.params, self.state)
 
     def set_shares(self, shares: Any) -> None:
         """Give arms a least chance in each decision."""

@@ -76,6 +76,13 @@ class ArmRoster:
             return 2.0 / (first * first - 1.0)
         return self.arm_weight(ordinal - 1) / (ordinal - 1.0)
 
+    def claims_by_slot(self) -> list[float]:
+        """1/`pair_weight` of each slot's arm with an earlier one; infinite if it was retired."""
+        return [
+            math.inf if arm in self.retired else 1.0 / self.pair_weight(arm, 0 if arm else 1)
+            for arm in self.arm_in_slot
+        ]
+
     @property
     def live(self) -> list[int]:
         """The arms that were not retired."""

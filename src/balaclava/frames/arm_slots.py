@@ -120,7 +120,7 @@ def choose_among(
     whole, chosen = find_pools(state), np.asarray(slots)
     part = _taken(state, resized(begin, params, chosen.size), chosen, _needed(params))
     last_place = 0 if whole is None else int(whole.placed_batches[0])
-    arm, phase = choose(params._replace(arms=chosen.size), part, *arguments)
+    arm, phase = choose(_part_of_params(params, chosen), part, *arguments)
     _put_back(state, part, chosen)
     if whole is not None:
         room = whole.queued_arms.size
@@ -238,9 +238,24 @@ def _taken(state: Any, part: Any, slots: np.ndarray, needed: int) -> Any:
         fields |= _summary(state, slots)
     if "unknown" in state._fields:
         fields["unknown"] = np.array([np.count_nonzero(state.pulls[slots] < needed)])
+    for name in getattr(type(state), "_slot_fields", ()):
+        fields[name] = _place(getattr(state, name), slots)
     if "indices" in state._fields and "best" in state._fields:
         fields["best"] = np.array([np.argmax(state.indices[slots])])
     return part._replace(**fields)
+
+
+def _place(slot: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """The place of a slot in the part, or -1."""
+    places = np.flatnonzero(slots == slot[0])
+    return np.array([places[0] if places.size else -1])
+
+
+def _part_of_params(params: Any, slots: np.ndarray) -> Any:
+    """The constants for a part of the slots."""
+    if "needed" in params._fields:
+        params = params._replace(needed=params.needed[slots])
+    return params._replace(arms=slots.size)
 
 
 def _taken_block(block: Blocks, part: Blocks, slots: np.ndarray) -> Blocks:
@@ -260,13 +275,12 @@ def _summary(pools: Pools, slots: np.ndarray) -> dict[str, np.ndarray]:
     """What the part does not share with the whole: facts about its own arms."""
     tried = _tried(pools, slots)
     with_release = np.count_nonzero(pools.weights[slots])
-    current = np.flatnonzero(slots == pools.current[0])
     return {
         "arms_untried": np.array([np.count_nonzero(~tried)]),
         "arms_with_release": np.array([with_release]),
         "first_pulls": np.array([with_release == 0 or (pools.first_pulls[0] and not tried.all())]),
         "lead": np.array([leading_slot(pools, slots.tolist())]),
-        "current": np.array([current[0] if current.size else -1]),
+        "current": _place(pools.current, slots),
     }
 
 

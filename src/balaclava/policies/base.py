@@ -353,6 +353,18 @@ class Policy(PolicyAttributes):
     def fill_added(self, state: Any) -> None:
         """Fill the fields `added_later` of a state that an earlier version saved."""
 
+    def with_claims(self, params: Any, claims: Sequence[float]) -> Any:
+        """The constants once arms came or left, for a policy that names arms by itself.
+
+        `claims` has, by place in the state, the inverse of the weight of an arm's comparisons with
+        earlier arms: the weights of all pairs of arms that will ever be are 1 in all. It is
+        infinite for an arm that was retired.
+        """
+        return params._replace(arms=len(claims))
+
+    def renew_answer(self, params: Any, state: Any) -> None:
+        """Decide again which arm is the best, after arms came or left."""
+
     def require_estimates(self, failure: float) -> Estimation:
         """The kernels for intervals that fail with probability at most `failure` an arm.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -149,3 +150,105 @@ def test_an_answer_waits_for_batches_that_were_fully_asked_before(name):
         agent.tell(decision, float(decision.arm))
     assert agent.winner() == 1
     assert agent.estimates().condition is None
+
+
+def answered(agent, means, rounds, seed=3):
+    """The labels that are played; rewards come at once."""
+    luck, labels = np.random.default_rng(seed), []
+    for _ in range(rounds):
+        decision = agent.ask()
+        agent.tell(decision, float(luck.random() < means[decision.label]))
+        labels.append(decision.label)
+    return labels
+
+
+@pytest.mark.parametrize("name", ["dp-top-two", "ldp-top-two"])
+def test_arms_come_and_leave_and_the_answer_is_about_those_on_offer(name):
+    means = {"a": 0.2, "b": 0.5, "c": 0.9, "d": 0.1}
+    agent = bl.policy(name, arms=["a", "b"], epsilon=3.0).agent(seed=1)
+
+    def named():
+        winner = agent.winner()
+        return None if winner is None else agent.policy.arm_label(winner)
+
+    answered(agent, means, 2_000)
+    assert named() == "b"
+    assert answered(agent, means, 30) == ["b"] * 30
+    agent.add_arm("c")
+    assert agent._runner.state.named[0] == -1
+    answered(agent, means, 3_000)
+    assert named() == "c"
+    assert answered(agent, means, 30) == ["c"] * 30
+    again = bl.restore(json.loads(json.dumps(agent.save())))
+    assert (again.winner(), answered(again, means, 30)) == (2, ["c"] * 30)
+    agent.retire_arm("c")
+    answered(agent, means, 3_000)
+    assert named() == "b"
+    agent.add_arm("d")  # in the slot of "c"
+    assert len(agent._runner.roster.arm_in_slot) == 3
+    answered(agent, means, 3_000)
+    assert named() == "b"
+    agent.retire_arm("d")
+    agent.retire_arm("a")
+    assert (named(), answered(agent, means, 30)) == ("b", ["b"] * 30)
+
+
+def test_pairs_of_arms_that_come_need_more_evidence_and_keep_a_level_in_all():
+    agent = bl.policy("dp-top-two", arms=3, epsilon=3.0, confidence=0.95).agent(seed=1)
+    assert agent._runner.params.needed == pytest.approx(math.log(2 / 0.05))
+    agent.add_arm("later")
+    agent.retire_arm(0)
+    needed = agent._runner.params.needed
+    assert needed[0] == math.inf
+    assert np.exp(-needed[1:]) / 0.05 == pytest.approx([2 / 8, 2 / 8, 1 / (4 * 5 * 3)])
+
+
+def test_without_changes_a_pair_needs_what_it_always_did():
+    one = bl.policy("dp-top-two", arms=3, epsilon=3.0).agent(seed=1)
+    other = bl.policy("dp-top-two", arms=3, epsilon=3.0).agent(seed=1)
+    means = {"0": 0.2, "1": 0.5, "2": 0.6}
+    labels = answered(one, means, 500)
+    luck = np.random.default_rng(3)
+    for label in labels:
+        decision = other.ask(available=[2, 0, 1])
+        other.tell(decision, float(luck.random() < means[decision.label]))
+        assert decision.label == label
+
+
+def test_masked_decisions_are_among_those_offered_also_after_an_answer():
+    means = {"a": 0.1, "b": 0.5, "c": 0.95}
+    agent = bl.policy("dp-top-two", arms=list(means), epsilon=5.0).agent(seed=2)
+    answered(agent, means, 2_000)
+    assert agent._runner.state.named[0] == 2
+    for _ in range(300):
+        decision = agent.ask(available=["b", "a"])
+        assert decision.label in ("a", "b")
+        agent.tell(decision, 0.0)
+    assert agent.estimates().winner is None
+
+
+@pytest.mark.statistical
+def test_a_wrong_arm_is_seldom_named_while_arms_come_and_leave():
+    """At 95 % confidence; a false alarm has probability below 10^-5 (8 of 20 runs or more)."""
+    wrong = answers = 0
+    for seed in range(20):
+        luck = np.random.default_rng([7, seed])
+        policy = bl.policy("dp-top-two", arms=3, epsilon=5.0, first_batch=5)
+        agent, means, is_wrong = policy.agent(seed=seed), [0.3, 0.4, 0.7], False
+        roster = agent._runner.open_roster()
+        for t in range(300):
+            if t % 100 == 50:
+                agent.add_arm(f"arm {t}")
+                means.append(float(luck.choice([0.2, 0.6, 0.9])))
+            if t % 100 == 99:
+                agent.retire_arm(int(luck.choice(roster.live)))
+            decision = agent.ask()
+            agent.tell(decision, float(luck.random() < means[decision.arm]))
+            slot = agent._runner.state.named[0]
+            if slot >= 0:
+                answers += 1
+                best = max(means[each] for each in roster.live)
+                is_wrong |= means[roster.arm_in_slot[slot]] < best
+        wrong += is_wrong
+    assert answers > 200
+    assert wrong < 8

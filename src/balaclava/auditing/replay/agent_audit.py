@@ -24,7 +24,7 @@ from balaclava.privacy.guarantee import Guarantee
 
 # Guesses that keep this part of an audit within about a second.
 _ROUNDS_PER_GAME = 2  # rounds of a scenario, in those of a planned game
-_FEWEST_ROUNDS, _MOST_ROUNDS = 128, 480
+_FEWEST_AGENT_ROUNDS, _MOST_AGENT_ROUNDS = 128, 480
 _PAIRS_PER_NEIGHBOUR = 60  # of the audit's pairs: one neighbour a scenario
 _FEWEST_NEIGHBOURS = 3
 _GAMES = 80  # on each of two streams, to test a fault
@@ -61,7 +61,7 @@ class AgentAuditor:
                 self._find_pair(run, other)
                 return
         for slot in self._slots(run, wanted):
-            pair = Neighbour(slot, self._reward(rewards[slot, run.told[slot]]))
+            pair = Neighbour(slot, self._reward(rewards[slot, run.columns_told[slot]]))
             self._judge(run, pair, replay_agent(self.policy, run, pair))
             if self.fault:
                 return
@@ -80,13 +80,13 @@ class AgentAuditor:
 
     def _slots(self, run: AgentRun, wanted: int) -> list[int]:
         """Rounds whose reward was told: some before a change of the phase, others at random."""
-        told = sorted(run.told)
-        if not told:
+        rounds_told = sorted(run.columns_told)
+        if not rounds_told:
             return []
         phases = [seen.decision[:2] for seen in run.seen]
-        edges = [i for i in told if i + 1 < len(phases) and phases[i] != phases[i + 1]]
+        edges = [i for i in rounds_told if i + 1 < len(phases) and phases[i] != phases[i + 1]]
         some = self.rng.permutation(edges)[: wanted // 2].tolist()
-        return sorted(some + self.rng.choice(told, wanted - len(some)).tolist())
+        return sorted(some + self.rng.choice(rounds_told, wanted - len(some)).tolist())
 
     def _reward(self, now: float) -> float:
         """Mostly the far end; else a special value that an agent accepts."""
@@ -123,7 +123,7 @@ class AgentAuditor:
                 return
 
     def _losses(self, run: AgentRun, outcome: AgentOutcome) -> list[ComposedLoss]:
-        """The loss of a run or, for scope "decision", of what each decision draws anew."""
+        """The loss of a run or, for scope "decision", of the draws of each decision."""
         if self.claim.scope != "decision":
             return [compose(outcome.moves, self.claim)]
         ends = [seen.queries for seen in run.seen]
@@ -152,7 +152,7 @@ class AgentAuditor:
                 low = middle
         run.rewards = hybrid(low)
         slot = high - 1
-        pair = Neighbour(slot, float(rewards[slot, run.told.get(slot, 0)]))
+        pair = Neighbour(slot, float(rewards[slot, run.columns_told.get(slot, 0)]))
         self._judge(run, pair, replay_agent(self.policy, run, pair))
         if not self.fault:
             self._conclude(run, "unproved", "with many rewards changed, what it displays differs")
@@ -221,7 +221,7 @@ def audit_agents(
         ended: Called often; once it returns true, the audit ends with the evidence so far.
     """
     auditor, end = AgentAuditor(policy, claim, seed), time.thread_time() + seconds
-    length = min(max(_ROUNDS_PER_GAME * rounds, _FEWEST_ROUNDS), _MOST_ROUNDS)
+    length = min(max(_ROUNDS_PER_GAME * rounds, _FEWEST_AGENT_ROUNDS), _MOST_AGENT_ROUNDS)
     length = min(length, policy.horizon or length)
     wanted = max(pairs // _PAIRS_PER_NEIGHBOUR, _FEWEST_NEIGHBOURS)
     for number, scenario in enumerate(scenarios):

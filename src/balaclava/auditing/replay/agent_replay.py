@@ -27,7 +27,7 @@ from balaclava.privacy.randomness import seeded
 _CHANGE_CHANCE = 1 / 14  # of a round, that an arm comes or leaves
 _MORE_ARMS = 2  # live arms at most, beyond those at the start
 _MASKED_CHANCE = 0.6  # of a decision that may offer some arms only
-_DISPLAY_INTERVAL = 32  # rounds; what is displayed is also compared after each release
+_ROUNDS_PER_DISPLAY = 32  # rounds; what is displayed is also compared after each release
 _SHARES_INTERVAL = 50
 
 
@@ -91,7 +91,9 @@ class AgentRun:
     seed: int
     tape: list[TapeEntry]
     seen: list[SeenRound] = field(default_factory=list)
-    told: dict[int, int] = field(default_factory=dict)  # round of a told reward: its arm's column
+    columns_told: dict[int, int] = field(
+        default_factory=dict
+    )  # round of a told reward: its arm's column
     failure: str = ""  # with which it failed, after the rounds seen
 
 
@@ -142,7 +144,7 @@ class AgentPlayer:
             decision = self._decide(i)
             chosen = self.queries
             self._close_due(i)
-            due = i % _DISPLAY_INTERVAL == 0 or i + 1 == len(self.run.rewards)
+            due = i % _ROUNDS_PER_DISPLAY == 0 or i + 1 == len(self.run.rewards)
             display = b""
             if due or self.queries > before:
                 display = self.view = self._display()
@@ -189,7 +191,7 @@ class AgentPlayer:
                 self.agent.cancel(decision)
                 continue
             column = decision.arm % self.policy.arms
-            self.run.told[made] = column
+            self.run.columns_told[made] = column
             changed = self.neighbour is not None and self.neighbour.slot == made
             reward = float(self.run.rewards[made, column])
             self.agent.tell(decision, self.neighbour.reward if changed else reward)  # type: ignore[union-attr]

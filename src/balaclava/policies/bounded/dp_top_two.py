@@ -1,14 +1,16 @@
 """DP top two: name the best arm, with private sums and a proved stopping rule."""
 
+import functools
 import math
-from collections.abc import Iterator
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
 from balaclava._core.declared import Range, check
 from balaclava._core.kernels import kernel
-from balaclava._core.states import range_faults
+from balaclava._core.states import holds_slots, range_faults
 from balaclava.errors import nearest
 from balaclava.frames import pools as frame
 from balaclava.policies.base import Kernels, WinnerOutlook, register
@@ -27,6 +29,7 @@ Threshold = Annotated[float, Range(meaning="mean that an arm must exceed, with g
 Control = Annotated[int, Range(0, meaning="arm to exceed, or its name, with goal = 'above'")]
 
 
+@holds_slots("leader", "named")
 class State(NamedTuple):
     pools: frame.Pools
     evidence: np.ndarray  # [arm]: nats that the leader is better than it
@@ -54,9 +57,15 @@ def begin(params: Any) -> State:
 
 
 @kernel(borrows=True)
-def threshold(params: Any) -> float:
-    """Evidence in nats that names the best arm."""
-    return math.log((params.arms - 1.0) / (1.0 - params.confidence))
+def needed_of_pair(params: Any, arm: int, other: int) -> float:
+    """Evidence in nats that shows which of two arms is better."""
+    return max(params.needed[arm], params.needed[other])
+
+
+@kernel(borrows=True)
+def is_offered(params: Any, arm: int) -> bool:
+    """Whether the arm was not retired."""
+    return bool(params.needed[arm] < math.inf)
 
 
 @kernel(borrows=True)
@@ -77,23 +86,40 @@ def top_two(params: Any, state: State, t: int) -> int:
 
 
 @kernel(borrows=True)
-def closest(params: Any, state: State, arm: int) -> float:
-    """The evidence that a batch of the arm should raise: its own, or the leader's least."""
-    if arm != state.pools.lead[0]:
-        return state.evidence[arm]
-    least = math.inf
+def closest(params: Any, state: State, arm: int) -> int:
+    """The arm in a pair with this one whose evidence a batch should raise.
+
+    The leader; for the leader the arm that is hardest to tell from it, or itself if it is alone.
+    """
+    lead = state.pools.lead[0]
+    if arm != lead:
+        return int(lead)
+    rival, least = arm, math.inf
     for other in range(params.arms):
-        if other != arm:
-            least = min(least, state.evidence[other])
-    return least
+        if other != arm and state.evidence[other] < least:
+            rival, least = other, state.evidence[other]
+    return rival
 
 
 @kernel(borrows=True)
 def prepare_batch(params: Any, state: State, arm: int, t: int) -> None:
     """Open a batch with which the evidence would pass the threshold, if means do not change."""
     if frame.needs_batch(state.pools, arm):
-        least, answered = closest(params, state, arm), state.named[0] != NO_WINNER
-        grow_batch(params, state.pools, arm, threshold(params), least, answered)
+        other, answered = closest(params, state, arm), state.named[0] != NO_WINNER
+        worse = other if arm == state.pools.lead[0] else arm
+        evidence = math.inf if other == arm else state.evidence[worse]
+        needed = needed_of_pair(params, arm, other)
+        grow_batch(params, state.pools, arm, needed, evidence, answered)
+
+
+@kernel(borrows=True)
+def offered_leader(params: Any, pools: frame.Pools) -> int:
+    """The arm with the highest released mean of those not retired; NO_WINNER without a release."""
+    lead, highest = NO_WINNER, -math.inf
+    for arm in range(params.arms):
+        if is_offered(params, arm) and pools.weights[arm] > 0 and pools.means[arm] > highest:
+            lead, highest = arm, pools.means[arm]
+    return lead
 
 
 @kernel(borrows=True)
@@ -103,20 +129,23 @@ def compare(params: Any, state: State, scale: float) -> None:
     The evidence is that of the releases in order (`theory.confidence_sequences`). `scale` is that
     of the noise of a release.
     """
-    pools, beaten = state.pools, 0
-    lead, counted = pools.lead[0], pools.rewards_in_order
+    pools, beaten, rivals = state.pools, 0, 0
+    lead, counted = offered_leader(params, pools), pools.rewards_in_order
+    if lead == NO_WINNER:
+        return
     changed = lead != state.leader[0] or counted[lead] != state.compared[lead]
     better = pools.in_order[lead], counted[lead], pools.draws_in_order[lead]
     for other in range(params.arms):
-        if other != lead:
+        if other != lead and is_offered(params, other):
+            rivals += 1
             if changed or counted[other] != state.compared[other]:
                 worse = pools.in_order[other], counted[other], pools.draws_in_order[other]
                 state.evidence[other] = pair_evidence(worse, better, scale, 1.0)
-            if state.evidence[other] >= threshold(params):
+            if state.evidence[other] >= needed_of_pair(params, lead, other):
                 beaten += 1
         state.compared[other] = counted[other]
     state.leader[0] = lead
-    if beaten == params.arms - 1 and state.named[0] == NO_WINNER:
+    if beaten == rivals and state.named[0] == NO_WINNER:
         state.named[0] = lead
 
 
@@ -156,11 +185,23 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 BEST_KERNELS = Kernels(begin, choose, learn, forget)
 
 
+@functools.cache
+def with_needed(params: type[Any]) -> type[Any]:
+    """The constants of a policy, and the evidence that each arm's pairs need."""
+    fields: tuple[str, ...] = params._fields
+    return namedtuple(params.__name__, (*fields, "needed"))
+
+
 class TopTwoPolicy(GrowingBatchPolicy):
-    """Parameters and the answer of policies that name the best arm by top two."""
+    """Parameters and the answer of policies that name the best arm by top two.
+
+    Once arms come or leave, the answer is about those that were not retired, and a pair of arms
+    needs evidence of log(1/(w (1 - confidence))): w is its weight among all pairs that will ever be
+    compared (`Policy.with_claims`). All answers after the first change are wrong together with
+    probability at most 1 - confidence.
+    """
 
     may_lock = False
-    fixed_arms = "its answer is proved for the arms at the start"
     pools = "pools"
     winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
     confidence: AnswerConfidence = 0.95
@@ -169,6 +210,24 @@ class TopTwoPolicy(GrowingBatchPolicy):
         super().__post_init__()
         if self.arms < 2:
             raise self.refuse("arms", "leaves nothing to compare; give at least 2")
+
+    @property
+    def noise_scale(self) -> float:
+        """The scale of the noise of a release; 0 without noise."""
+        return laplace_scale(self.epsilon)
+
+    def constants(self) -> Any:
+        params = super().constants()
+        needed = math.log((self.arms - 1.0) / (1.0 - self.confidence))
+        return with_needed(type(params))(*params, np.full(int(self.arms), needed))
+
+    def with_claims(self, params: Any, claims: Sequence[float]) -> Any:
+        needed = np.log(np.array(claims) / (1.0 - self.confidence))
+        return params._replace(arms=len(claims), needed=needed)
+
+    def renew_answer(self, params: Any, state: Any) -> None:
+        state.leader[0] = state.named[0] = NO_WINNER
+        compare(params, state, self.noise_scale)
 
     def named_arm(self, state: Any, confidence: float) -> int | None:
         named = int(state.named[0])
@@ -189,7 +248,7 @@ class DPTopTwo(TopTwoPolicy):
     .. math:: E_a = \min_y \; \log A(y) + \log B(y).
 
     If every E_a is at least log((arms - 1)/(1 - confidence)), b is named, and played from then on;
-    the answer stays. Otherwise the rival is the arm with the least
+    the answer stays unless arms come or leave. Otherwise the rival is the arm with the least
 
     .. math:: E_a + \log n_a.
 
@@ -272,6 +331,10 @@ class DPTopTwo(TopTwoPolicy):
         low, high = self.reward_range
         if self.threshold is not None and not low < self.threshold < high:
             raise self.refuse("threshold", f"must be inside reward_range, ({low:g}, {high:g})")
+
+    @property
+    def fixed_arms(self) -> str:  # type: ignore[override]
+        return "" if self.goal == "best" else "its set of arms is proved for those at the start"
 
     @property
     def kernels(self) -> Kernels:  # type: ignore[override]

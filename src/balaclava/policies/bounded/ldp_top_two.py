@@ -95,6 +95,10 @@ class LDPTopTwo(LocalBoundedPolicy, TopTwoPolicy):
     estimation = Estimation(read_mean, limits, report_law, joint=1.0, in_order=True)
 
     @property
+    def noise_scale(self) -> float:
+        return 0.0  # reports are private already
+
+    @property
     def usual_batches(self) -> tuple[float, float]:  # type: ignore[override]
         """Reports carry tanh(epsilon/2)^2 of a reward's information; 20 is a guess."""
         return 20.0 * self.epsilon / math.tanh(0.5 * self.epsilon) ** 2, 1.25

@@ -88,7 +88,10 @@ class DPRTopTwo(batches.BatchUCBPolicy, PrivateRealPolicy):
     cites = "Kalyanakrishnan, Tewari, Auer, Stone 2012; Tao, Wu, Zhao, Wang 2022"
     see_also = "dp-top-two, dpr-batch-ucb"
     kernels = Kernels(batches.begin, choose, batches.learn, batches.forget)
-    fixed_arms = "its answer is proved for the arms at the start"
+    fixed_arms = (
+        "the failure probability of its radii, and so the truncation, is divided among the arms at "
+        "the start; dpr-batch-ucb can"
+    )
     winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
     confidence: AnswerConfidence = 0.95
     mean_range: declared.MeanRange | None = None
