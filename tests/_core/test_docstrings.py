@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
+import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava._core.docstrings import bibliography, complete_docstring
-from balaclava.authoring import Epsilon, RadiusScale
+from balaclava._core.docstrings import bibliography, checked, complete_docstring
+from balaclava.authoring import Delta, Epsilon, RadiusScale
 from balaclava.environments.base import ENVIRONMENTS
 from balaclava.policies.base import POLICIES
 
@@ -124,3 +126,34 @@ def test_shared_sections_stand_in_a_base_class() -> None:
         "One line.\n\nPrivacy:\n    The same for all.\n\nParameters:\n"
         "    arms: number of arms, K.\n    epsilon: shared.\n    radius_scale: its own."
     )
+
+
+@checked
+def spent(epsilon: Epsilon, *, delta: Delta | None = None, times: int = 1) -> tuple[Any, ...]:
+    """One line.
+
+    Args:
+        times: how often.
+
+    Example:
+        >>> spent(1)[0]
+        1.0
+    """
+    return epsilon, delta, times
+
+
+def test_arguments_of_a_function_are_checked_and_described() -> None:
+    assert inspect.getdoc(spent) == (
+        "One line.\n\nArgs:\n    epsilon: privacy loss.\n"
+        "    delta: probability that the privacy loss is exceeded.\n    times: how often.\n\n"
+        "Raises:\n    ParameterError: if an argument is out of range.\n\n"
+        "Example:\n    >>> spent(1)[0]\n    1.0"
+    )
+    shown = str(inspect.signature(spent))
+    assert shown.startswith("(epsilon: float, *, delta: ")
+    assert spent(np.int64(2), delta=0.5, times=3) == (2.0, 0.5, 3)
+    assert spent(1, delta=None) == (1.0, None, 1)
+    with pytest.raises(bl.errors.ParameterError, match=r"^delta = 2 is not allowed"):
+        spent(1, delta=2)
+    with pytest.raises(TypeError, match=r"^spent.* 'delt'"):
+        spent(1, delt=2)  # type: ignore[call-arg]

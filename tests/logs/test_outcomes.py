@@ -83,6 +83,7 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
         ({"by": None, "time": None}, "give --by, --time"),
         ({"window": "500"}, "does not suit the time column; write 30m, 24h or 7d"),
         ({"window": "soon"}, "is not a length of time"),
+        ({"window": "999d"}, "window = '999d' had not ended for any row"),
         ({"reward": "pay"}, "has no column 'pay'"),
         ({"by": "whom"}, "has no column 'whom'"),
     ],

@@ -28,7 +28,7 @@ def test_a_policy_that_never_looks_loses_without_end():
     "arguments", [(0.6, 0.4, 0.9, 0.1), (0.4, 0.6, 0.6, 0.1), (0.4, 0.6, 1, 0.1)]
 )
 def test_means_out_of_order_are_refused(arguments):
-    with pytest.raises(ParameterError, match="give ascending ones"):
+    with pytest.raises(ParameterError, match="give ascending means"):
         least_regret_of_a_rise(*arguments)
 
 

@@ -72,7 +72,10 @@ def checked(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def with_checks(*args: Any, **keywords: Any) -> Any:
-        call = signature.bind(*args, **keywords)
+        try:
+            call = signature.bind(*args, **keywords)
+        except TypeError:
+            return function(*args, **keywords)  # raises it with the function's name
         for name in filter(meanings.get, call.arguments):
             call.arguments[name] = check(name, call.arguments[name], kinds[name])
         return function(*call.args, **call.kwargs)

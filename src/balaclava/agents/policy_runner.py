@@ -116,6 +116,10 @@ class PolicyRunner:
 
     def set_prior(self, prior: Any) -> None:
         """Let arms rest that a prior makes unlikely to be the best."""
+        if self.policy.fixed_arms:
+            raise ParameterError(
+                f"prior: {self.policy.name} takes none: {self.policy.fixed_arms}; use dp-imed"
+            )
         roster, (rests, contradiction) = self.open_roster(), rests_by(self.policy, prior)
         roster.rests, roster.contradiction, roster.with_prior = rests, contradiction, True
 

@@ -67,6 +67,11 @@ def read_joined_log(
         file, columns.cells["person"], times, window, seconds, options, time_format
     )
     complete = times + window <= max(end, times.max(initial=-np.inf))
+    if not complete.any():
+        raise ParameterError(
+            f"window = {file.window!r} had not ended for any row when the files end; give a "
+            "shorter one, or later outcomes"
+        )
     cells = {name: column.filter(pa.array(complete)) for name, column in columns.cells.items()}
     columns = columns._replace(cells=cells)
     sentences = []

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from balaclava._core.declared import brief
+from balaclava._core.number_format import counted
 from balaclava._core.text_tables import ResultTable
 from balaclava.errors import ParameterError, nearest
 from balaclava.policies.base import Policy
@@ -60,7 +61,7 @@ def rests_by(policy: Policy, prior: Any) -> Rests:
             )
         means[labels.index(each.label)] = each
     if len(means) < 2:
-        raise ParameterError(f"prior: it has means of {len(means)} arms; give at least 2")
+        raise ParameterError(f"prior: it has {counted(len(means), 'mean')}; give at least 2")
     best = max(means, key=lambda arm: means[arm].mean)
     lead, rounds = means[best], {}
     for arm, each in means.items():

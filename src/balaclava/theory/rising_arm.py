@@ -50,7 +50,8 @@ def least_regret_of_a_rise(weak: float, best: float, risen: float, rate: float) 
     """
     if not 0.0 < weak <= best < risen < 1.0:
         raise ParameterError(
-            f"means {weak:g}, {best:g}, {risen:g} are not allowed; give ascending ones in (0, 1)"
+            f"weak, best, risen = {weak:g}, {best:g}, {risen:g} are not allowed; give ascending "
+            "means in (0, 1)"
         )
     if not 0.0 < rate <= 1.0:
         raise ParameterError(f"rate = {rate:g} is not allowed; give a share in (0, 1]")

@@ -68,6 +68,8 @@ def test_rewards_outside_the_range_are_refused_or_clipped(tmp_path):
     with pytest.raises(bl.errors.RewardError) as refusal:
         bl.release_log(log, "arm", "reward", 1e9)
     assert "7.25" not in str(refusal.value)
+    assert "outside reward_range = (0.0, 1.0)" in str(refusal.value)
+    assert "dp-imed" not in str(refusal.value)  # the caller chose no policy
     clipped = bl.release_log(log, "arm", "reward", 1e9, outside="clip")
     assert clipped[1].mean == pytest.approx(1.0, abs=1e-5)
     wide = bl.release_log(log, "arm", "reward", 1e9, reward_range=(0.0, 10.0))

@@ -11,7 +11,7 @@ import numpy as np
 from balaclava._core.declared import Epsilon, brief, check
 from balaclava._core.number_format import count, mean_reward
 from balaclava._core.text_tables import ResultTable
-from balaclava.errors import AdaptiveLogWarning, ParameterError
+from balaclava.errors import AdaptiveLogWarning, ParameterError, RewardError
 from balaclava.logs.reader import LoggedRewards, read_log
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.policies.bounded.dp_imed import DPIMED
@@ -99,7 +99,13 @@ def release_log(
 def _unit_sum(policy: PrivateBoundedPolicy, rewards: np.ndarray) -> float:
     """The sum of the rewards, rescaled to [0, 1] and rounded as the noise needs it."""
     prepare, params = policy.prepare(), policy.constants()
-    checked = [policy.checked_reward(float(reward)) for reward in rewards]
+    try:
+        checked = [policy.checked_reward(float(reward)) for reward in rewards]
+    except RewardError:
+        raise RewardError(
+            f"a reward of the log is outside reward_range = {policy.reward_range} (its value is "
+            'withheld); give the range of all possible rewards, or outside="clip"'
+        ) from None
     return math.fsum(prepare(params, reward) for reward in checked)
 
 

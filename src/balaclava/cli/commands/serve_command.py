@@ -210,7 +210,7 @@ def _read_key(file: Path | None) -> str | None:
     try:
         return file.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise ParameterError(f"cannot read --key-file {file}: {error.strerror}") from None
+        raise ParameterError(f"cannot read --key-file {file}: {error.strerror}; check it") from None
 
 
 def _print_address(address: str, key: str | None) -> None:

@@ -193,6 +193,8 @@ class RecordRewards(WriteJob):
         experiment = work.by_id.get(row["experiment"])
         if experiment is None:
             return damaged_experiment()
+        # The window's end settled the decision: its batch may be released, so its sum is final. The
+        # refusal depends on clocks and decisions only, not on whether a reward came.
         if experiment.counters.time >= row["closes"] or row["kind"] == WAS_ERASED:
             return Problem(
                 410,
