@@ -56,6 +56,17 @@ def test_only_what_is_released_is_published(open_service: Callable[..., Service]
     assert sorted(flag["shares"]) == [0.0, 0.0, 1.0]
 
 
+def test_an_arm_that_came_later_is_published(open_service: Callable[..., Service]) -> None:
+    client = client_of(open_service())
+    create(client, **WINDOWS)
+    client.patch("/v1/experiments/shop", json={"add_arms": ["grid"], "retire_arms": ["plain"]})
+    decide(client, count=5)
+    client.post("/v1/experiments/shop/finish")
+    snapshot = verified(client.get("/v1/snapshot").content)
+    assert snapshot.flags["shop"].labels == ["plain", "friendly", "map", "grid"]
+    assert snapshot.flags["shop"].shares[0] == 0.0
+
+
 def test_no_request_changes_the_tag_but_finish(open_service: Callable[..., Service]) -> None:
     service = open_service()
     client = client_of(service)

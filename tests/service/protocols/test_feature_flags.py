@@ -88,6 +88,20 @@ def test_states_of_an_experiment(flags: TestClient) -> None:
     assert flags.get("/v1/experiments/shop").json()["decisions"] == 1
 
 
+def test_a_retired_arm_is_served_no_more(flags: TestClient) -> None:
+    first = evaluate(flags, targetingKey="ann").json()
+    flags.patch("/v1/experiments/shop", json={"retire_arms": [first["variant"]]})
+    (peeked,) = bulk(flags).json()["flags"]
+    assert peeked["reason"] == "UNKNOWN"
+    again = evaluate(flags, targetingKey="ann").json()
+    assert again["variant"] != first["variant"]
+    assert again["metadata"]["learns"] is False
+    assert evaluate(flags, targetingKey="ann").json() == again
+    flags.post("/v1/experiments/shop/pause")
+    flags.patch("/v1/experiments/shop", json={"retire_arms": [again["variant"]]})
+    assert evaluate(flags, targetingKey="ann").json()["reason"] == "DISABLED"
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

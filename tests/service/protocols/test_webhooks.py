@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from balaclava.agents.estimates import EstimateReader
+from balaclava.agents.policy_runner import PolicyRunner
 from balaclava.service.protocols import webhooks
 from balaclava.service.protocols.webhooks import AddressRefusedError, WebhookSender
 from balaclava.service.service import Service
@@ -112,6 +114,33 @@ def test_events_are_told_once_and_signed(
     assert client.get("/v1/webhooks").json() == {"webhooks": []}
 
 
+def test_a_winner_that_came_later_is_told(
+    open_service: Callable[..., Service], receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = open_service(webhook_networks=["127.0.0.1/32"])
+    client = client_of(service)
+    put(client, receiver.url)
+    create(client)
+    client.patch("/v1/experiments/shop", json={"add_arms": ["grid"]})
+    monkeypatch.setattr(EstimateReader, "winner", lambda reader: 3)
+    WebhookSender(service).run_once()
+    assert [body["winner"] for body, _, _ in receiver.received] == ["grid"]
+
+
+def test_a_changed_mean_is_told(
+    open_service: Callable[..., Service], receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = open_service(webhook_networks=["127.0.0.1/32"])
+    client = client_of(service)
+    put(client, receiver.url, events=["drift"])
+    create(client)
+    monkeypatch.setattr(PolicyRunner, "changed_arms", lambda runner: ("map",))
+    for _ in range(2):
+        WebhookSender(service).run_once()
+    ((body, _, _),) = receiver.received
+    assert body == {"id": body["id"], "event": "drift", "experiment": "shop", "arm": "map"}
+
+
 def test_what_fails_is_tried_again_later(
     open_service: Callable[..., Service], receiver: Receiver
 ) -> None:
@@ -152,6 +181,7 @@ def test_the_queue_outlives_a_crash(
         *("https://10.0.0.1/", "https://192.168.1.1/", "https://169.254.169.254/latest"),
         *("https://[fe80::1]/", "https://[fd00::1]/", "https://[::ffff:10.0.0.1]/"),
         *("https://[64:ff9b::a00:1]/", "https://[2002:a00:1::1]/", "https://0.0.0.0/"),
+        *("https://[64:ff9b:1::a00:1]/", "https://[::7f00:1]/", "https://[fec0::1]/"),
         *("https://100.64.0.1/", "https://224.0.0.1/", "https://2130706433/", "http://8.8.8.8/"),
     ],
 )

@@ -185,7 +185,7 @@ class WebhookIn(Payload):
     """A webhook."""
 
     url: Annotated[str, Field(max_length=2_000, description="https, or in an allowed network")]
-    events: Annotated[list[Literal["winner", "budget"]], Field(min_length=1, max_length=2)]
+    events: Annotated[list[Literal["winner", "drift", "budget"]], Field(min_length=1, max_length=3)]
     secret: Annotated[str, Field(min_length=16, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
     @field_validator("url")

@@ -167,7 +167,7 @@ def _flag(
     labels, key = experiment.arms, experiment.definition.name
     if experiment.state == FINISHED:
         return flag_value(key, labels, experiment.leader(), "STATIC", {"exposed": False})
-    if arm is None:
+    if arm is None or arm in experiment.retired:  # the next decision gives another arm
         reason = "DISABLED" if experiment.state == PAUSED else "UNKNOWN"
         return {"key": key, "reason": reason, "metadata": {"exposed": False}}
     metadata: dict[str, Any] = {"exposed": True}

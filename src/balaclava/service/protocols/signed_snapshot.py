@@ -78,7 +78,7 @@ def publish(vault: Vault, experiments: list[ServedExperiment], now: float) -> by
             continue
         shares = [0.0] * experiment.policy.arms
         shares[experiment.leader()] = 1.0
-        flags[experiment.definition.name] = {"labels": experiment.definition.arms, "shares": shares}
+        flags[experiment.definition.name] = {"labels": experiment.arms, "shares": shares}
     content = {
         "format": FORMAT,
         "version": VERSION,

@@ -1,7 +1,7 @@
 """Webhooks: the service tells other servers what was released, signed, at least once.
 
-Events are read from the committed state by the clock, never from a request: a winner was named, or
-a population's budget is nearly spent. Both are computed from released values and charges, so no
+Events are read from the committed state by the clock, never from a request: a winner was named, an
+arm's mean changed, or a population's budget is nearly spent. All are computed from released values and charges, so no
 event and no time of one depends on an unreleased reward. An event is a row with a unique key, in
 the queue until it is delivered: a crash neither loses nor repeats it, but a delivery whose answer
 was lost is sent again, with the same id.
@@ -43,7 +43,6 @@ from balaclava.service.store.storage import DATABASE_ERRORS
 
 log = logging.getLogger("balaclava.service")
 
-EVENTS = ("winner", "budget")
 NEARLY_SPENT = 0.9  # share of a population's epsilon or delta
 SIGNATURE = "Balaclava-Signature"
 # Seconds
@@ -56,8 +55,9 @@ MOST_ATTEMPTS = 30  # the last one comes 21 hours after the first
 _MOST_CLAIMED = 20  # deliveries of one pass
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-# Prefixes of IPv6 that carry any address of IPv4, also a private one.
-_TUNNELS = [ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "2002::/16", "2001::/32")]
+# Global unicast of IPv6 (RFC 4291), and its prefixes that carry any address of IPv4.
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+_TUNNELS = [ipaddress.IPv6Network(each) for each in ("2002::/16", "2001::/32")]
 
 
 class AddressRefusedError(Exception):
@@ -89,7 +89,9 @@ def checked_address(url: str, allowed: Iterable[Network]) -> tuple[str, int, str
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    if isinstance(address, ipaddress.IPv6Address) and any(address in net for net in _TUNNELS):
+    if isinstance(address, ipaddress.IPv6Address) and (
+        address not in _UNICAST or any(address in network for network in _TUNNELS)
+    ):
         return False
     return address.is_global and not address.is_multicast
 
@@ -219,12 +221,14 @@ def current_events(service: Service) -> list[tuple[str, str, dict[str, Any]]]:
     """The current events: name, key and body, all from released values."""
     events = []
     for experiment in service.all_committed():
-        reading = experiment.reading()
+        definition, reading = experiment.definition, experiment.reading()
         winner = reading.winner() if isinstance(reading, EstimateReader) else None
         if winner is not None:
-            definition = experiment.definition
-            body = {"experiment": definition.name, "winner": definition.arms[winner]}
+            body = {"experiment": definition.name, "winner": experiment.arms[winner]}
             events.append(("winner", f"winner {definition.uid} {winner}", body))
+        for arm in experiment.runner.changed_arms() or ():
+            body = {"experiment": definition.name, "arm": arm}
+            events.append(("drift", f"drift {definition.uid} {arm}", body))
     for name, budget in service.ledger.budgets().items():
         epsilon, delta = NEARLY_SPENT * budget.epsilon, NEARLY_SPENT * budget.delta
         if budget.spent_epsilon >= epsilon or (delta > 0 and budget.spent_delta >= delta):
