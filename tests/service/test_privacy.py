@@ -67,13 +67,22 @@ class Run(NamedTuple):
     metrics: list[str]
 
 
+FEATURES = {"features": 2, "disjoint": True, "feature_bound": 2.0}
+
+
+def asked_in(step: int, parameters: dict[str, Any]) -> dict[str, Any]:
+    """A request for decisions, with features for a contextual policy."""
+    asked = {"count": EACH, "request_id": f"r{step}", "person": f"p{step}"}
+    return asked | ({"features": [1.0, step % 3 - 1.0]} if "features" in parameters else {})
+
+
 def play(manual: ManualService, timeline: list[Event], target: int, **changes: Any) -> Run:
     """Ask for decisions, send rewards, and read everything that can be read, in between."""
     client, seen, ids = manual.client, [], []
     seen.append(plain(client.put("/v1/populations/us", json={"epsilon": 99.0, "delta": 0.1})))
     seen.append(plain(client.post("/v1/experiments", json=SHOP | PERSONS | changes)))
     for step in range(STEPS):
-        asked = {"count": EACH, "request_id": f"r{step}", "person": f"p{step}"}
+        asked = asked_in(step, changes["parameters"])
         answer = client.post("/v1/experiments/shop/decisions", json=asked)
         ids += [each["decision_id"] for each in answer.json()["decisions"]]
         seen.append(plain(answer))
@@ -108,6 +117,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "adap-ucb": {"epsilon": 4.0},
     "dp-se": {"epsilon": 4.0, "horizon": 500},
     "dp-ucb": {"epsilon": 2.0},
+    "dp-lin-bayes-ucb": {"epsilon": 4.0, "delta": 1e-3, "batch": 4, **FEATURES},
 }
 
 
@@ -152,6 +162,12 @@ def test_a_reward_that_never_came_looks_alike(
     """One transaction ends two windows here: those of rewards must not get ahead with it."""
     monkeypatch.setattr(unit_of_work, "_MOST_CLOSED", 2)
     check(manual_services, "dp-imed", "it never arrived", 7)
+
+
+def test_another_value_with_features_looks_alike(
+    manual_services: Callable[..., ManualService],
+) -> None:
+    check(manual_services, "dp-lin-bayes-ucb", "another value", 7)
 
 
 @pytest.mark.slow

@@ -47,6 +47,10 @@ export interface DecideOptions {
   requestId?: string;
   /** The person keeps the arm of the first sticky decision, which alone may learn. */
   sticky?: boolean;
+  /** Labels of the arms that the person can get; must not depend on unreleased rewards. */
+  available?: string[];
+  /** Of a contextual policy: numbers by name, a row, or a row for each arm. Public. */
+  features?: Record<string, number | number[]> | number[] | number[][];
   /** Label of the arm to use if the service is unavailable. Such a decision learns nothing. */
   default?: string;
 }
@@ -105,6 +109,8 @@ export class Client {
       count,
       ...(options.person === undefined ? {} : { person: options.person }),
       ...(options.sticky ? { sticky: true } : {}),
+      ...(options.available === undefined ? {} : { available: options.available }),
+      ...(options.features === undefined ? {} : { features: options.features }),
     };
     const path = pathOf("experiments", experiment, "decisions");
     try {
@@ -195,14 +201,15 @@ export class Client {
     return this.#change(name, "resume");
   }
 
-  /** Finish an experiment: the winner is served, learning stops. It cannot be undone. */
-  async finish(name: string): Promise<Experiment> {
-    return this.#change(name, "finish");
+  /** Finish an experiment: the winner or `arm` is served, learning stops. It cannot be undone. */
+  async finish(name: string, arm?: string): Promise<Experiment> {
+    return this.#change(name, "finish", arm === undefined ? undefined : { arm });
   }
 
-  async #change(name: string, verb: string): Promise<Experiment> {
+  async #change(name: string, verb: string, body?: object): Promise<Experiment> {
     const path = pathOf("experiments", name, verb);
-    return (await this.#send({ method: "POST", path })) as Experiment;
+    const call: Call = { method: "POST", path };
+    return (await this.#send(body === undefined ? call : { ...call, body })) as Experiment;
   }
 
   async #get(query: NonNullable<Call["query"]>, ...parts: string[]): Promise<unknown> {

@@ -102,6 +102,7 @@ def decide(
     count: int,
     deadline: float | None = None,
     available: Sequence[str] | None = None,
+    features: Any = None,
 ) -> Call[list[ServiceDecision]]:
     """Request decisions under a request_id, generated if the caller gives none."""
     body: Document = {"request_id": request_id or secrets.token_urlsafe(16), "count": count}
@@ -109,6 +110,8 @@ def decide(
         body["person"] = person
     if available is not None:
         body["available"] = list(available)
+    if features is not None:
+        body["features"] = features
 
     def read(document: Any) -> list[ServiceDecision]:
         decisions = [

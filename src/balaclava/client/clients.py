@@ -70,6 +70,8 @@ class Decide(Protocol[One, Many]):
         count: None = None,
         *,
         default: Id = None,
+        available: Sequence[str] | None = None,
+        features: Any = None,
     ) -> One: ...
     @overload
     def __call__(
@@ -80,6 +82,8 @@ class Decide(Protocol[One, Many]):
         *,
         count: int,
         default: Id = None,
+        available: Sequence[str] | None = None,
+        features: Any = None,
     ) -> Many: ...
 
 
@@ -178,6 +182,7 @@ class ServiceCalls:
         *,
         default: str | None = None,
         available: Sequence[str] | None = None,
+        features: Any = None,
     ) -> Exchange[ServiceDecision | list[ServiceDecision]]:
         """Ask for one decision, or for exactly `count`.
 
@@ -192,6 +197,8 @@ class ServiceCalls:
                 Such a decision has an empty decision_id, and learns nothing.
             available: Labels of the arms that the participant can get; None for all. It must not
                 depend on rewards that are not released.
+            features: Of a contextual policy: numbers by name, a row, or a row for each arm. They
+                are public: stored with the decision, and exported.
 
         Returns:
             A decision, or a list of `count` decisions.
@@ -201,7 +208,8 @@ class ServiceCalls:
             ServiceConflictError: The experiment is paused, or the request_id is taken.
         """
         number = 1 if count is None else count
-        call = calls.decide(experiment, person, request_id, number, self._deadline, available)
+        more = self._deadline, available, features
+        call = calls.decide(experiment, person, request_id, number, *more)
         try:
             made = yield from self._send(call)
         except ServiceUnavailableError as error:
@@ -433,16 +441,42 @@ class ServiceCalls:
         return self._set_state(experiment, "resume")
 
     @endpoint
-    def finish(self, experiment: str) -> Exchange[Document]:
+    def finish(self, experiment: str, arm: str | None = None) -> Exchange[Document]:
         """Stop learning, and serve the winner, or else the leader. This cannot be undone.
 
         Args:
             experiment: Its name.
+            arm: Label of the arm to serve instead. Choose it from released values.
 
         Returns:
             The document that `experiment` returns.
         """
-        return self._set_state(experiment, "finish")
+        return self._set_state(experiment, "finish", None if arm is None else {"arm": arm})
+
+    @endpoint
+    def clone(self, experiment: str, name: str, **changes: Any) -> Exchange[Document]:
+        """Create an experiment like another one, with its live arms. Nothing learned is copied.
+
+        Args:
+            experiment: The name of the existing one.
+            name: A new name.
+            changes: population (charged for the new one; none by default), parameters that differ,
+                owner, purpose.
+
+        Returns:
+            The document that `experiment` returns.
+        """
+        path = calls.path("experiments", experiment, "clone")
+        return self._send(Call("POST", path, calls.unchanged, {"name": name, **changes}))
+
+    @endpoint
+    def version(self) -> Exchange[Document]:
+        """Read the versions of the service and of its database.
+
+        Returns:
+            The JSON document.
+        """
+        return self._send(calls.get("version"))
 
     @endpoint
     def change_arms(
@@ -479,9 +513,11 @@ class ServiceCalls:
         path = calls.path("experiments", experiment)
         return self._send(Call("PATCH", path, calls.unchanged, body))
 
-    def _set_state(self, experiment: str, verb: str) -> Exchange[Document]:
+    def _set_state(
+        self, experiment: str, verb: str, body: Document | None = None
+    ) -> Exchange[Document]:
         path = calls.path("experiments", experiment, verb)
-        return self._send(Call("POST", path, calls.unchanged))
+        return self._send(Call("POST", path, calls.unchanged, body))
 
     @endpoint
     def decision(self, decision: DecisionOrId) -> Exchange[Document]:

@@ -16,6 +16,12 @@ from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.policies.local_policies import LocalPolicy
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.service.engine.contexts import (
+    FEATURES_ARE_PUBLIC,
+    are_public,
+    features_document,
+    takes_features,
+)
 from balaclava.service.engine.served_experiment import (
     FINISHED,
     RESULTS_CONFIDENCE,
@@ -52,11 +58,13 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
         "retention": experiment.retention,
         "archived": bool(experiment.settings.archived),
         "state": experiment.state,
+        "served_arm": experiment.settings.served_arm,
         "created": created.isoformat(timespec="seconds"),
         "decisions": sum(counters.decisions),
         "learning_decisions": sum(counters.learning),
         "guarantee": guarantee_document(experiment.guarantee(restored)),
         "report": report_document(experiment.policy),
+        "features": features_document(experiment.policy),
     }
 
 
@@ -196,7 +204,9 @@ def plan_document(
 def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[str, Any]) -> str:
     made = f"{answer['decisions']:,} decisions"
     sure = f"{100 * estimates.confidence:g} % sure"
-    served = " Every decision serves it now." if experiment.state == FINISHED else ""
+    chosen = experiment.chosen_arm
+    now_served = "it" if chosen is None else repr(experiment.arms[chosen])
+    served = f" Every decision serves {now_served} now." if experiment.state == FINISHED else ""
     if answer["winner"] is not None:
         best = estimates[estimates.winner or 0]
         others = [
@@ -281,6 +291,8 @@ def _not_covered(experiment: ServedExperiment, restored: int, overspent: bool) -
         lines.append(
             "When and whether a reward arrived: this is assumed not to depend on its value."
         )
+    if takes_features(experiment.policy) and are_public(experiment.policy):
+        lines.append(FEATURES_ARE_PUBLIC)
     if experiment.counters.anonymous:
         lines.append(
             "Several rewards of one person together: "

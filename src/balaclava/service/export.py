@@ -26,7 +26,7 @@ ExportFormat = Literal["jsonl", "parquet"]
 MEDIA_TYPES = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
 _PAGE = 10_000  # decisions in a transaction
 _READ_BYTES = 1 << 20  # bytes of a file in an answer
-_EXPORTED_COLUMNS = ("id", "arm", "learns", "propensity", "level", "made", "closes")
+_EXPORTED_COLUMNS = ("id", "arm", "learns", "propensity", "level", "made", "closes", "features")
 Rows = list[dict[str, Any]]
 
 
@@ -75,6 +75,9 @@ def _decision(experiment: ServedExperiment, row: Any) -> dict[str, Any]:
     answer = dict(row._mapping)
     answer["decision_id"] = answer.pop("id")
     answer["label"] = experiment.arms[row.arm]
+    features = answer.pop("features")
+    if features is not None:
+        answer["features"] = json.loads(features)
     return answer
 
 
@@ -102,6 +105,7 @@ def _parquet_file(head: dict[str, Any], pages: Iterator[Rows]) -> Iterator[bytes
         "arm": pa.int32(),
         "learns": pa.bool_(),
         **dict.fromkeys(("propensity", "level", "made", "closes"), pa.float64()),
+        "features": pa.list_(pa.list_(pa.float64())),
     }
     metadata = {f"balaclava.{kind}": json.dumps(document) for kind, document in head.items()}
     schema = pa.schema(list(kinds.items()), metadata=metadata)

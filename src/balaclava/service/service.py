@@ -176,8 +176,11 @@ class Service:
         person: str | None,
         sticky: bool = False,
         available: Sequence[str] | None = None,
+        features: Any = None,
     ) -> str:
-        job = jobs.MakeDecisions(self.vault, name, count, request_id, person, sticky, available)
+        job = jobs.MakeDecisions(
+            self.vault, name, count, request_id, person, sticky, available, features
+        )
         return await self.await_job(job)
 
     async def reward(self, received: list[jobs.ReceivedReward]) -> list[dict[str, bool] | Problem]:
@@ -191,8 +194,14 @@ class Service:
         """Change what may change in an experiment."""
         await self.await_job(EditExperiment(self.ledger, name, changes, by))
 
-    async def set_state(self, name: str, verb: str, by: str) -> None:
-        await self.await_job(jobs.SetExperimentState(self.ledger, name, verb, by))
+    async def set_state(self, name: str, verb: str, by: str, arm: str | None = None) -> None:
+        """Pause, resume or finish; a finished experiment serves the arm with the label `arm`."""
+        await self.await_job(jobs.SetExperimentState(self.ledger, name, verb, by, arm))
+
+    async def clone(self, name: str, changes: dict[str, Any], by: str) -> tuple[str, bool]:
+        """Create an experiment like another one; returns its name, and whether it is new."""
+        definition = await asyncio.to_thread(lambda: self.committed(name).clone(changes))
+        return definition.name, await self.create(definition, by)
 
     async def create_key(self, role: Role, label: str, by: str, **more: Any) -> dict[str, Any]:
         """Create an API key; returns it, once."""

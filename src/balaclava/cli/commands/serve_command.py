@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,38 @@ import click
 from balaclava.cli.options import option
 from balaclava.errors import ParameterError
 
+# Not of a file or the environment, where they would stay: each is for one start.
+_ONCE = {"allow_from_autoenv": False}
+_SETTINGS = frozenset(
+    {"database", "ledger", "secrets", "host", "port", "workers", "root_path"}
+    | {"admin_key_file", "webhook_network", "log_format"}
+)
+_FROM_ENVIRONMENT = {"auto_envvar_prefix": "BALACLAVA"}
+
+
+def _read_config(context: click.Context, _: Any, file: Path | None) -> None:
+    """Take defaults of options from a TOML file."""
+    if file is None:
+        return
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"cannot read --config {file}: {error}") from None
+    settings = {name.replace("-", "_"): value for name, value in content.items()}
+    if unknown := sorted(settings.keys() - _SETTINGS):
+        names = ", ".join(sorted(_SETTINGS))
+        raise ParameterError(f"--config {file} sets {', '.join(unknown)}; it may set {names}")
+    context.default_map = {**(context.default_map or {}), **settings}
+
+
+_config = option(
+    "--config",
+    Path,
+    "TOML file with options, such as port = 8765. The environment has BALACLAVA_PORT and so on.",
+    is_eager=True,
+    expose_value=False,
+    callback=_read_config,
+)
 _database = option(
     "--database",
     str,
@@ -24,7 +57,10 @@ _ledger = option(
 _secrets = option("--secrets", str, "File with the key that pseudonymises persons. [DATABASE.key]")
 
 
-@click.command(short_help="Private decisions over HTTP, with a dashboard.")
+@click.command(
+    short_help="Private decisions over HTTP, with a dashboard.", context_settings=_FROM_ENVIRONMENT
+)
+@_config
 @_database
 @option("--host", str, "Address to listen on.", default="127.0.0.1")
 @option("--port", click.IntRange(0, 65535), "Port; 0 takes a free one.", default=8765)
@@ -38,8 +74,10 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
     default="",
     show_default=False,
 )
-@option("--restored", bool, "Start from a restored backup: charge unfinished releases again.")
-@option("--accept-clock", bool, "Start although the last commit is more than 30 days old.")
+@option(
+    "--restored", bool, "Start from a restored backup: charge unfinished releases again.", **_ONCE
+)
+@option("--accept-clock", bool, "Start although the last commit is more than 30 days old.", **_ONCE)
 @option("--admin-key-file", str, "New file for the first admin key, instead of printing it.")
 @option(
     "--webhook-network",
@@ -47,13 +85,20 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
     "Network of your own that webhooks may reach, such as 10.1.0.0/16; repeat it for more.",
     multiple=True,
 )
+<<<<<<< HEAD
 @option("--log-format", click.Choice(["text", "json"]), "Format of log lines.", default="text")
 @option("--no-keys", bool, "Require no API key; on a loopback address only.")
 @option("--demo", bool, "Temporary database with simulated visitors.")
+=======
+@option("--log-format", click.Choice(["text", "json"]), "Form of log lines.", default="text")
+@option("--no-keys", bool, "Require no API key; on a loopback address only.", **_ONCE)
+@option("--demo", bool, "Temporary database with simulated visitors.", **_ONCE)
+>>>>>>> 66e63614 (Serve contextual policies, finish with a chosen arm, clone experiments, read options from a file or the environment)
 def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     """Serve private decisions over HTTP, with a dashboard.
 
-    Prints the address and, the first time, an admin key.
+    Prints the address and, the first time, an admin key. Options may also be in the environment,
+    as BALACLAVA_DATABASE, or in a file; the command line comes first, then the environment.
 
     \b
     Example: balaclava serve
@@ -83,7 +128,10 @@ def _require_service(database: str) -> None:
         require_extra("psycopg", "PostgreSQL")
 
 
-@click.command(short_help="Back up the service's database and secret key.")
+@click.command(
+    short_help="Back up the service's database and secret key.", context_settings=_FROM_ENVIRONMENT
+)
+@_config
 @click.argument("folder", type=click.Path(path_type=Path))
 @_database
 @_secrets
@@ -102,7 +150,8 @@ def backup(folder: Path, database: str, secrets: str | None) -> None:
     click.echo(back_up(database, secrets, folder))
 
 
-@click.command(short_help="Restore a backup of the service.")
+@click.command(short_help="Restore a backup of the service.", context_settings=_FROM_ENVIRONMENT)
+@_config
 @click.argument("folder", type=click.Path(path_type=Path))
 @_database
 @_secrets
@@ -123,7 +172,11 @@ def restore(folder: Path, database: str, secrets: str | None) -> None:
     click.echo("restored; start the service once with --restored")
 
 
-@click.command(short_help="Examine the service's database, ledger, key, clock and disk.")
+@click.command(
+    short_help="Examine the service's database, ledger, key, clock and disk.",
+    context_settings=_FROM_ENVIRONMENT,
+)
+@_config
 @_database
 @_ledger
 @_secrets

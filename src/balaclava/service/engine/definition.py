@@ -13,6 +13,7 @@ from balaclava.agents.settling import guarantee_after_restores, guarantee_when_s
 from balaclava.errors import BalaclavaError, ParameterError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
+from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.settings import check_retention
 from balaclava.service.problems import Problem
 
@@ -65,12 +66,15 @@ class ExperimentDefinition:
         return definition
 
     def _require_fit(self, policy: Policy) -> None:
-        try:
-            policy.checked_context(None)
-        except BalaclavaError:
-            raise Problem(
-                422, f"{policy.name} needs contexts, which the service does not support"
-            ) from None
+        if not takes_features(policy):
+            try:
+                policy.checked_context(None)
+            except BalaclavaError:
+                raise Problem(
+                    422,
+                    f"{policy.name} needs contexts that are not features, which the service "
+                    "does not support",
+                ) from None
         if policy.model == "local" and self.default_reward is not None:
             raise Problem(
                 422,

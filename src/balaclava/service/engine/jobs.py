@@ -4,7 +4,7 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from sqlalchemy import delete, insert, select, update
@@ -20,8 +20,15 @@ from balaclava.service.credentials import (
     new_key,
     person_tag,
 )
+from balaclava.service.engine.contexts import checked_features
 from balaclava.service.engine.definition import ExperimentDefinition
-from balaclava.service.engine.served_experiment import FINISHED, PAUSED, RUNNING, ServedExperiment
+from balaclava.service.engine.served_experiment import (
+    FINISHED,
+    PAUSED,
+    RUNNING,
+    Offer,
+    ServedExperiment,
+)
 from balaclava.service.engine.unit_of_work import (
     Prefetch,
     StoredPerson,
@@ -67,6 +74,7 @@ class MakeDecisions(WriteJob):
     person: str | None = None
     sticky: bool = False
     available: Sequence[str] | None = None
+    features: Any = None
 
     def __post_init__(self) -> None:
         self.weight = self.count  # type: ignore[misc]
@@ -75,6 +83,8 @@ class MakeDecisions(WriteJob):
             body: list[Any] = [self.count, self.person, *(["sticky"] if self.sticky else [])]
             if self.available is not None:
                 body.append(list(self.available))
+            if self.features is not None:
+                body.append({"features": self.features})
             self._body = self.vault.digest("body", json.dumps(body))
             self._request = self.vault.digest("request", f"{self.name}\0{self.request_id}")
         if self.person is not None:
@@ -126,21 +136,25 @@ class MakeDecisions(WriteJob):
         return decisions_json(experiment, rows)
 
     def _decide(self, work: UnitOfWork, experiment: ServedExperiment) -> list[dict[str, Any]]:
+        context = None
+        if experiment.chosen_arm is None:
+            context = checked_features(experiment.policy, self.features, self.count)
+        offer = Offer(self.available, context)
         population = experiment.definition.population
         stopped = population is not None and work.ledger.overspent(population)
         learning = 0 if stopped or experiment.state == FINISHED else self.count
         if not self._person or experiment.state == FINISHED:  # when finished, the winner is served
             named = bool(self._person)
-            return experiment.decide(self.count, learning, named, available=self.available)
+            return experiment.decide(self.count, learning, named, offer)
         key = experiment.id, self._person
         known = person = work.persons.get(key, StoredPerson())
         left = max(experiment.definition.rewards_per_person - known.decisions, 0)
         learning = min(learning, left)
         if not self.sticky:
-            rows = experiment.decide(self.count, learning, True, available=self.available)
+            rows = experiment.decide(self.count, learning, True, offer)
         else:
             learning = min(learning, 1) if known.arm is None else 0
-            rows = experiment.decide_for(known.arm, self.count, learning, self.available)
+            rows = experiment.decide_for(known.arm, self.count, learning, offer)
             if known.arm is None or known.arm in experiment.retired:
                 person = person._replace(arm=rows[0]["arm"], decision=rows[0]["id"])
         person = person._replace(decisions=known.decisions + learning)
@@ -282,6 +296,7 @@ class SetExperimentState(WriteJob):
     name: str
     verb: str
     by: str = BY_SERVICE
+    arm: str | None = None  # label of the arm that a finished experiment serves
 
     def prefetch(self, wanted: Prefetch) -> None:
         wanted.names.add(self.name)
@@ -290,15 +305,23 @@ class SetExperimentState(WriteJob):
         """Change the state; a finished experiment stays finished."""
         experiment = work.experiment(self.name)
         wanted = {"pause": PAUSED, "resume": RUNNING, "finish": FINISHED}[self.verb]
-        if experiment.state == wanted:
+        if experiment.state == wanted and self.arm in (None, experiment.settings.served_arm):
             return
         if experiment.state == FINISHED:
             raise Problem(409, "the experiment is finished, which cannot be undone")
-        self.ledger.note(self.verb, self.name, None, self.by, self.by)
+        self._check_arm(experiment)
+        served = "" if self.arm is None else f", serves {self.arm!r}"
+        self.ledger.note(self.verb, self.name, None, self.by + served, self.by)
         experiment.state = wanted
+        experiment.settings = replace(experiment.settings, served_arm=self.arm)
         if wanted == FINISHED:
             experiment.clean_up_at(work.now)
         work.mark_changed(experiment)
+
+    def _check_arm(self, experiment: ServedExperiment) -> None:
+        live = [experiment.arms[arm] for arm in sorted(experiment.offered(None))]
+        if self.arm is not None and self.arm not in live:
+            raise Problem(422, f"there is no live arm {self.arm!r}; give one of {live}")
 
 
 @dataclass

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from balaclava.policies.base import NamedArms
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
+from balaclava.service.engine.contexts import are_public, choose_without_learning, takes_features
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
 from balaclava.service.engine.unreleased import awaits_release, replace_reward
@@ -74,6 +75,13 @@ class Counters:
     def json(self) -> str:
         values = [(name, value) for name, value in vars(self).items() if value is not None]
         return json.dumps({"over" if name == "closed" else name: value for name, value in values})
+
+
+class Offer(NamedTuple):
+    """What a request offers: labels of arms, None for all, and the context of checked features."""
+
+    available: Sequence[str] | None = None
+    context: np.ndarray | None = None
 
 
 class ServedExperiment:
@@ -256,6 +264,17 @@ class ServedExperiment:
             self.runner.set_shares(shares)
         return before != (self.arms, roster.retired, roster.shares)
 
+    def clone(self, changes: Mapping[str, Any]) -> ExperimentDefinition:
+        """The definition of an experiment like this one, with its live arms, and changes."""
+        fields = asdict(self.definition) | {
+            "arms": [self.arms[arm] for arm in sorted(self.offered(None))],
+            "owner": self.owner,
+            "purpose": self.purpose,
+            "retention": self.settings.retention or self.definition.retention,
+        }
+        parameters = self.definition.parameters | (changes.get("parameters") or {})
+        return ExperimentDefinition.checked(**{**fields, **changes, "parameters": parameters})
+
     # Decisions
 
     def decide(
@@ -263,8 +282,8 @@ class ServedExperiment:
         count: int,
         learning: int,
         named: bool,
+        offer: Offer,
         repeated: int | None = None,
-        available: Sequence[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Make decisions, as rows. The first `learning` of them learn.
 
@@ -272,10 +291,13 @@ class ServedExperiment:
         only. For the driver's speed, a row omits empty columns, and its flags are 0 or 1.
         """
         counters, policy = self.counters, self.policy
+        available, context = offer
         if available is not None:
             self.offered(available)  # before anything changes
         closes = counters.time + self.definition.reward_window
         every = {"experiment": self.id, "made": counters.time, "closes": closes}
+        if context is not None and are_public(policy):
+            every["features"] = json.dumps(context.tolist())
         learns = {**every, "learns": 1, "state": OPEN}
         public = {**every, "learns": 0, "state": NOT_LEARNED}
         rows = []
@@ -283,10 +305,10 @@ class ServedExperiment:
             if place < learning:
                 counters.rounds += 1
                 slots = self.runner.offered_slots(available, counters.rounds)
-                arm, phase, chance = self.runner.choose(counters.rounds, None, slots)
+                arm, phase, chance = self.runner.choose(counters.rounds, context, slots)
                 counters.last_arm = arm
             elif place == learning:  # all further decisions repeat this choice
-                arm, phase, chance = self._public_choice(repeated, available)
+                arm, phase, chance = self._public_choice(repeated, offer)
             counters.decisions[arm] += 1
             row = {**(learns if phase >= 0 else public), "id": id, "arm": arm, "phase": phase}
             if chance is not None:
@@ -307,33 +329,51 @@ class ServedExperiment:
         return rows
 
     def decide_for(
-        self, arm: int | None, count: int, learning: int, available: Sequence[str] | None = None
+        self, arm: int | None, count: int, learning: int, offer: Offer
     ) -> list[dict[str, Any]]:
         """Make a person's sticky decisions: all with this arm, or else with that of the first.
 
         An arm that was retired or is not available counts as none.
         """
-        if arm in self.retired or (available is not None and arm not in self.offered(available)):
+        if arm in self.retired or (
+            offer.available is not None and arm not in self.offered(offer.available)
+        ):
             arm = None
-        first = [] if arm is not None else self.decide(1, learning, True, available=available)
+        first = [] if arm is not None else self.decide(1, learning, True, offer)
         repeated = arm if arm is not None else int(first[0]["arm"])
-        return first + self.decide(count - len(first), 0, True, repeated, available)
+        return first + self.decide(count - len(first), 0, True, offer, repeated)
 
-    def _public_choice(self, repeated: int | None, available: Sequence[str] | None) -> Choice:
+    def _public_choice(self, repeated: int | None, offer: Offer) -> Choice:
         """Choose the leader, or repeat an arm.
 
         It costs no privacy: it depends on released values, or on a decision that was answered.
         """
+        if repeated is None and offer.context is not None and self.chosen_arm is None:
+            rounds, last = self.counters.rounds, self.counters.last_arm
+            return choose_without_learning(self.runner, rounds, offer.context, last)
         chance = None if self.policy.scope == "decision" else 1.0
-        return Choice(self.leader(available) if repeated is None else repeated, -1, chance)
+        return Choice(self.served(offer.available) if repeated is None else repeated, -1, chance)
+
+    @property
+    def chosen_arm(self) -> int | None:
+        """The arm that a finished experiment serves, if an admin chose one."""
+        label = self.settings.served_arm if self.state == FINISHED else None
+        return None if label is None else self.arms.index(label)
+
+    def served(self, available: Sequence[str] | None = None) -> int:
+        """The arm of a decision that does not learn: the chosen one if it is offered, or leads."""
+        chosen = self.chosen_arm
+        if chosen is not None and chosen in self.offered(available):
+            return chosen
+        return self.leader(available)
 
     def leader(self, available: Sequence[str] | None = None) -> int:
         """The arm with the highest released mean, of all that are offered.
 
-        Without means, the last arm that learned.
+        Without means, or where means depend on features, the last arm that learned.
         """
         arms = self.offered(available)
-        released = self.runner.released_of(arms)
+        released = None if takes_features(self.policy) else self.runner.released_of(arms)
         if released is None or not all(each.rewards for each in released.values()):
             return self.counters.last_arm if self.counters.last_arm in arms else min(arms)
         return max(released, key=lambda arm: released[arm].mean)

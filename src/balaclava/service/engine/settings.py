@@ -23,6 +23,7 @@ class ExperimentSettings:
     purpose: str | None = None
     retention: float | None = None
     archived: bool | None = None
+    served_arm: str | None = None  # chosen by the request that finished the experiment
 
     @classmethod
     def from_json(cls, text: str | None) -> ExperimentSettings:

@@ -159,7 +159,7 @@ class UnitOfWork:
     def erase_decision(self, row: dict[str, Any]) -> None:
         """Store an erased decision: `ServedExperiment.erase` changed the row."""
         if any(row is new for new in self._new_decisions):
-            row.update(position=None, propensity=None, level=None)
+            row.update(position=None, propensity=None, level=None, features=None)
         else:
             self.update_decision(row)
             self._erased.append(row["id"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class AnswerBody(BaseModel):
@@ -48,11 +48,21 @@ class ExperimentOut(AnswerBody):
     retention: float
     archived: bool
     state: Literal["running", "paused", "finished"]
+    served_arm: str | None
     created: str
     decisions: int
     learning_decisions: int
     guarantee: GuaranteeOut
     report: dict[str, Any] | None
+    features: dict[str, Any] | None
+
+
+class VersionOut(AnswerBody):
+    """Versions."""
+
+    version: str
+    schema_: str = Field(alias="schema")
+    api: str
 
 
 class ExperimentsOut(AnswerBody):

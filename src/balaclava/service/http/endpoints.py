@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
+import balaclava
 from balaclava.agents.policy_runner import REPORT, REWARD
 from balaclava.service.credentials import ApiKey
 from balaclava.service.documents import for_readers
@@ -47,6 +48,7 @@ def add_decisions(router: APIRouter, service: Service) -> None:
             payload.person,
             payload.sticky,
             payload.available,
+            payload.features,
         )
         return Response(answer, media_type="application/json")  # type: ignore[return-value]
 
@@ -106,7 +108,29 @@ def add_experiments(router: APIRouter, service: Service, key_of: KeyOf) -> None:
         await service.edit(name, payload.changes, key.actor)
         return await asyncio.to_thread(service.experiment, name)
 
-    for verb in ("pause", "resume", "finish"):
+    @router.post(
+        "/v1/experiments/{name}/clone", status_code=201, **_answers(answers.ExperimentOut, 201, 200)
+    )
+    async def clone(
+        name: str, payload: payloads.CloneIn, key: Annotated[ApiKey, Depends(key_of)]
+    ) -> dict[str, Any]:
+        """Create an experiment like another one, with its live arms. Nothing learned is copied."""
+        created, new = await service.clone(name, payload.changes, key.actor)
+        document = await asyncio.to_thread(service.experiment, created)
+        return JSONResponse(document, 201 if new else 200)  # type: ignore[return-value]
+
+    @router.post("/v1/experiments/{name}/finish", **_answers(answers.ExperimentOut))
+    async def finish(
+        name: str,
+        key: Annotated[ApiKey, Depends(key_of)],
+        payload: payloads.FinishIn | None = None,
+    ) -> dict[str, Any]:
+        """Stop learning, and serve the winner, or the arm that you choose from released values."""
+        arm = None if payload is None else payload.arm
+        await service.set_state(name, "finish", key.actor, arm)
+        return await asyncio.to_thread(service.experiment, name)
+
+    for verb in ("pause", "resume"):
         _add_verb(router, service, verb, key_of)
 
 
@@ -175,6 +199,12 @@ def add_reading(router: APIRouter, service: Service, key_of: KeyOf) -> None:
     def history(name: str, points: Annotated[int, Query(ge=2, le=2_000)] = 300) -> dict[str, Any]:
         """Return shares of decisions and released means over time."""
         return service.history(name, points)
+
+    @router.get("/v1/version", **_answers(answers.VersionOut))
+    def version() -> dict[str, Any]:
+        """Return the versions of the service and of its database's schema."""
+        schema = service.storage.schema_version()
+        return {"version": balaclava.__version__, "schema": schema, "api": "1"}
 
     @router.get("/v1/populations", **_answers(answers.PopulationsOut))
     def populations() -> dict[str, Any]:

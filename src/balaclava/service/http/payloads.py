@@ -30,6 +30,9 @@ ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
 Labels = Annotated[list[ShortText], Field(min_length=1, max_length=MOST_ARMS)]
 
+Numbers = Annotated[list[Number], Field(max_length=100_000)]
+Features = dict[ShortText, Number | Numbers] | Numbers | list[Numbers]
+
 
 class Payload(BaseModel):
     """A body without unknown fields or implicit conversions."""
@@ -89,6 +92,30 @@ class ExperimentChangesIn(Payload):
         return {name: value for name, value in self if value is not None}
 
 
+class CloneIn(Payload):
+    """A new experiment like another one. What is left out is as there."""
+
+    name: Name
+    population: Name | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict, description="that differ")
+    owner: Text | None = None
+    purpose: Text | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What differs; a population is never taken over unasked: it is charged."""
+        given = {name: value for name, value in self if value is not None}
+        return {"population": None, **given}
+
+
+class FinishIn(Payload):
+    """How to finish an experiment."""
+
+    arm: ShortText | None = Field(
+        None, description="label of the arm to serve from now on; by default the winner or leader"
+    )
+
+
 class DecisionsIn(Payload):
     """A request for decisions."""
 
@@ -104,6 +131,10 @@ class DecisionsIn(Payload):
     count: Annotated[int, Field(ge=1, le=MOST_COUNT)] = 1
     available: Labels | None = Field(
         None, description="labels of the arms that this person can get; must not depend on rewards"
+    )
+    features: Features | None = Field(
+        None,
+        description="of a contextual policy: numbers by name, a row, or a row for each arm. Public",
     )
 
 
@@ -222,6 +253,8 @@ FIELD_NAMES = {
     for payload in (
         ExperimentIn,
         ExperimentChangesIn,
+        CloneIn,
+        FinishIn,
         DecisionsIn,
         DecisionRewardIn,
         PersonIn,

@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
+from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.served_experiment import FINISHED, PAUSED, ServedExperiment
 from balaclava.service.engine.unit_of_work import StoredPerson
 from balaclava.service.problems import Problem
@@ -165,8 +166,11 @@ def _flag(
 ) -> dict[str, Any]:
     """The flag of a person with this sticky arm, set by this decision while that is kept."""
     labels, key = experiment.arms, experiment.definition.name
+    by_features = takes_features(experiment.policy) and experiment.chosen_arm is None
+    if by_features and (experiment.state == FINISHED or arm is None):
+        return {"key": key, "reason": "DISABLED", "metadata": {"exposed": False}}
     if experiment.state == FINISHED:
-        return flag_value(key, labels, experiment.leader(), "STATIC", {"exposed": False})
+        return flag_value(key, labels, experiment.served(), "STATIC", {"exposed": False})
     if arm is None or arm in experiment.retired:  # the next decision gives another arm
         reason = "DISABLED" if experiment.state == PAUSED else "UNKNOWN"
         return {"key": key, "reason": reason, "metadata": {"exposed": False}}

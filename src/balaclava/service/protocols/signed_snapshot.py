@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from balaclava._core.extras import import_extra
 from balaclava.errors import BalaclavaError
 from balaclava.service.credentials import Vault
+from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
 from balaclava.service.problems import Problem
 
@@ -76,8 +77,10 @@ def publish(vault: Vault, experiments: list[ServedExperiment], now: float) -> by
     for experiment in experiments:
         if experiment.state != FINISHED or experiment.policy.scope not in _PUBLISHED:
             continue
+        if takes_features(experiment.policy) and experiment.chosen_arm is None:
+            continue  # its arm depends on features
         shares = [0.0] * experiment.policy.arms
-        shares[experiment.leader()] = 1.0
+        shares[experiment.served()] = 1.0
         flags[experiment.definition.name] = {"labels": experiment.arms, "shares": shares}
     content = {
         "format": FORMAT,

@@ -68,6 +68,7 @@ decisions = sa.Table(
     sa.Column("request", sa.BigInteger),
     sa.Column("position", sa.Integer),  # within its request
     sa.Column("person", sa.BigInteger),  # first 60 bits of the keyed digest
+    sa.Column("features", sa.Text),  # public, as JSON
 )
 sa.Index("decisions_by_age", decisions.c.experiment, decisions.c.made)
 sa.Index(

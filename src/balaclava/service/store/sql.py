@@ -30,7 +30,7 @@ UPDATE_EXPERIMENT = f"UPDATE experiments SET {' = ?, '.join(EXPERIMENT_COLUMNS)}
 UPDATE_DECISION = "UPDATE decisions SET state = ?, kind = ?, value = ? WHERE id = ?"
 ERASE_DECISION = (
     "UPDATE decisions SET kind = ?, value = NULL, person = NULL, request = NULL, position = NULL, "
-    "propensity = NULL, level = NULL WHERE id = ?"
+    "propensity = NULL, level = NULL, features = NULL WHERE id = ?"
 )
 DELETE_DECISION = "DELETE FROM decisions WHERE id = ?"
 DELETE_REQUEST = "DELETE FROM requests WHERE id = ?"

@@ -193,6 +193,11 @@ class Storage:
         with self.reading() as connection:
             _require_known(connection, _migrations())
 
+    def schema_version(self) -> str | None:
+        """The version of the database's schema."""
+        with self.reading() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+
     def _migrate(self) -> None:
         config = _migrations()
         with self.engine.begin() as connection:
