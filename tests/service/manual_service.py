@@ -70,6 +70,7 @@ class ManualService:
             SimpleNamespace(time=lambda: START, monotonic=time.monotonic),
         )
         self.clock = ManualClock()
+        self.metric: str | None = None
         self.open()
 
     def open(self) -> None:
@@ -95,7 +96,10 @@ class ManualService:
             self.service.run_job(EmptyJob())
 
     def send(self, id: str, value: float) -> Any:
-        return self.client.put(f"/v1/decisions/{id}/reward", json={"value": value})
+        body: dict[str, Any] = {"value": value}
+        if self.metric is not None:  # a guardrail's reading, which follows the reward
+            body["metrics"] = {self.metric: value}
+        return self.client.put(f"/v1/decisions/{id}/reward", json=body)
 
 
 def plain(answer: Any) -> tuple[Any, ...]:

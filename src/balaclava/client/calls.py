@@ -132,6 +132,16 @@ def reward(decision: DecisionOrId, kind: str, value: float) -> Call[None]:
     return Call("PUT", path("decisions", decision_id(decision), "reward"), nothing, {kind: number})
 
 
+def metrics(decision: DecisionOrId, readings: Mapping[str, float]) -> Call[None]:
+    """Send readings of guardrails."""
+    numbers = {
+        name: checked_number("the service", f"metric {name!r}", value)
+        for name, value in readings.items()
+    }
+    way = path("decisions", decision_id(decision), "reward")
+    return Call("PUT", way, nothing, {"metrics": numbers})
+
+
 def rewards(pairs: Pairs, kind: str) -> list[Call[list[RewardReceipt]]]:
     """Send many rewards or reports, in as many requests as they need."""
     noun = _NOUNS[kind]

@@ -253,6 +253,26 @@ class ServiceCalls:
         return (yield from self._send(calls.reward(decision, kind, value)))
 
     @endpoint
+    def metrics(self, decision: DecisionOrId, readings: Mapping[str, float]) -> Exchange[None]:
+        """Record readings of guardrails for a decision. Each counts once, as a reward does.
+
+        Args:
+            decision: The result of `decide`, or its decision_id. Those of a default are ignored.
+            readings: Numbers by metric.
+
+        Raises:
+            WindowOverError: The decision's reward window is over.
+        """
+        return self._send_metrics(decision, readings)
+
+    def _send_metrics(
+        self, decision: DecisionOrId, readings: Mapping[str, float]
+    ) -> Exchange[None]:
+        if isinstance(decision, ServiceDecision) and not decision.decision_id:
+            return None
+        return (yield from self._send(calls.metrics(decision, readings)))
+
+    @endpoint
     def rewards(self, pairs: Pairs) -> Exchange[list[RewardReceipt]]:
         """Record many rewards, each independent of the others.
 
@@ -454,7 +474,7 @@ class ServiceCalls:
         return self._set_state(experiment, "finish", None if arm is None else {"arm": arm})
 
     @endpoint
-    def clone(self, experiment: str, name: str, **changes: Any) -> Exchange[Document]:
+    def clone(self, /, experiment: str, name: str, **changes: Any) -> Exchange[Document]:
         """Create an experiment like another one, with its live arms. Nothing learned is copied.
 
         Args:

@@ -65,7 +65,14 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
         "guarantee": guarantee_document(experiment.guarantee(restored)),
         "report": report_document(experiment.policy),
         "features": features_document(experiment.policy),
+        "guardrails": _limited_guardrails(experiment),
     }
+
+
+def _limited_guardrails(experiment: ServedExperiment) -> list[dict[str, Any]] | None:
+    """The guardrails with their present limits; None without any."""
+    rails = experiment.guardrails.limited(experiment.settings.guardrail_limits)
+    return [rail._asdict() for rail in rails] or None
 
 
 def report_document(policy: Policy) -> dict[str, Any] | None:
@@ -108,11 +115,12 @@ def results_document(
         "missing": None,
         "windows": windows_document(experiment),
         "drift": drift_document(experiment),
+        **guardrails_document(experiment),
     }
     reading = experiment.reading(confidence)
     if not isinstance(reading, EstimateReader):
         answer["note"] = str(reading)
-        answer["sentence"] = f"{total:,} decisions. {answer['note']}."
+        answer["sentence"] = f"{total:,} decisions. {answer['note']}.{_breaker_sentence(answer)}"
         return answer
     estimates = reading.estimates()
     answer["condition"] = estimates.condition
@@ -134,7 +142,28 @@ def results_document(
     if experiment.state != FINISHED and advice:
         more = "You may stop." if advice.reason == "winner" else advice.sentence
         answer["sentence"] += f" {more}"
+    answer["sentence"] += _breaker_sentence(answer)
     return answer
+
+
+def guardrails_document(experiment: ServedExperiment) -> dict[str, Any]:
+    """Released means of guardrails, and why the breaker tripped; null if it did not."""
+    rails, trip = experiment.guardrails, experiment.guardrails.trip
+    limits = experiment.settings.guardrail_limits
+    return {
+        "guardrails": rails.document(limits, experiment.arms),
+        "breaker": None if trip is None else trip._asdict(),
+    }
+
+
+def _breaker_sentence(answer: dict[str, Any]) -> str:
+    trip = answer["breaker"]
+    if trip is None:
+        return ""
+    return (
+        f" The guardrail {trip['metric']!r} crossed its limit with {trip['arm']!r}: every decision "
+        f"gets {trip['serve']!r}, and nothing is learned until the limit is changed."
+    )
 
 
 def drift_document(experiment: ServedExperiment) -> dict[str, Any]:

@@ -36,6 +36,9 @@ def _clean_up(work: UnitOfWork, experiment: ServedExperiment) -> None:
     work.mark_changed(experiment)
     if not _drop_held_rewards(work, experiment):
         return  # the next tick continues
+    experiment.guardrails.release_old(now - experiment.retention, experiment.runner.rng)
+    if experiment.guardrails.released:
+        experiment.update_breaker()
     deleted, waits = _delete_old(work, experiment, now - experiment.retention)
     ((oldest,),), _ = sql.execute(work.connection, sql.OLDEST_DECISION, experiment.id)
     if oldest is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -14,13 +15,18 @@ from balaclava.errors import BalaclavaError, ParameterError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.engine.contexts import takes_features
+from balaclava.service.engine.guardrails import checked_guardrails
 from balaclava.service.engine.settings import check_retention
 from balaclava.service.problems import Problem
 
 ERASED_REGARDLESS = "whether and when a participant is erased does not depend on any reward"
+GUARDRAILS_COUNT = "a reward is meant with the readings of the same decision, whose losses add up"
 LONGEST_WINDOW = 10 * 366 * 86_400.0  # seconds: ten years, longer than any trial waits
 
-_ADDED: dict[str, Any] = {"retention": None}  # fields of later versions, with their defaults
+_ADDED: dict[str, Any] = {
+    "retention": None,
+    "guardrails": None,
+}  # fields of later versions, with their defaults
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class ExperimentDefinition:
     owner: str = ""
     purpose: str = ""
     retention: float | None = None
+    guardrails: list[dict[str, Any]] | None = None
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -63,6 +70,14 @@ class ExperimentDefinition:
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
         definition._require_fit(policy)
+        rails = checked_guardrails(
+            fields.get("guardrails") or (), policy, definition.arms, definition.settle
+        )
+        definition = dataclasses.replace(definition, guardrails=rails or None)
+        try:
+            definition.guarantee(policy)
+        except BalaclavaError as error:  # all losses together are too large
+            raise Problem(422, str(error)) from None
         return definition
 
     def _require_fit(self, policy: Policy) -> None:
@@ -114,7 +129,7 @@ class ExperimentDefinition:
         """The guarantee for one reward, after `restored` restores of the database."""
         advice = "; if it does, create the experiment with a default_reward and settle='window'"
         one = guarantee_when_settled(
-            policy.guarantee,
+            self._with_guardrails(policy.guarantee),
             window=self.settle == "window",
             copied=False,
             otherwise="" if policy.model == "local" else advice,
@@ -122,6 +137,19 @@ class ExperimentDefinition:
         if one.private and self.settle == "arrival":
             one = dataclasses.replace(one, assumptions=(*one.assumptions, ERASED_REGARDLESS))
         return guarantee_after_restores(one, restored, "the database")
+
+    def _with_guardrails(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee where neighbours differ in all metrics of a decision: losses add up."""
+        if not self.guardrails or not guarantee.private:
+            return guarantee
+        losses = [guarantee.epsilon, *(rail["epsilon"] for rail in self.guardrails)]
+        epsilon = math.nextafter(math.fsum(losses), math.inf)
+        metrics = ", ".join(rail["metric"] for rail in self.guardrails)
+        return dataclasses.replace(
+            guarantee,
+            epsilon=epsilon,
+            assumptions=(*guarantee.assumptions, f"{GUARDRAILS_COUNT}: {metrics}"),
+        )
 
     def person_guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
         """The guarantee for one person, with which an experiment is charged."""

@@ -3,7 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -142,8 +142,9 @@ class MakeDecisions(WriteJob):
         offer = Offer(self.available, context)
         population = experiment.definition.population
         stopped = population is not None and work.ledger.overspent(population)
-        learning = 0 if stopped or experiment.state == FINISHED else self.count
-        if not self._person or experiment.state == FINISHED:  # when finished, the winner is served
+        over = experiment.state == FINISHED or experiment.chosen_arm is not None
+        learning = 0 if stopped or over else self.count
+        if not self._person or over:  # the winner is served, or the arm of a guardrail
             named = bool(self._person)
             return experiment.decide(self.count, learning, named, offer)
         key = experiment.id, self._person
@@ -181,8 +182,9 @@ class ReceivedReward(NamedTuple):
     """A reward or a report, as received."""
 
     decision_id: str
-    kind: str
+    kind: str | None  # None: only readings of guardrails
     value: float
+    metrics: Mapping[str, float] | None = None  # readings of guardrails
 
 
 @dataclass
@@ -215,21 +217,35 @@ class RecordRewards(WriteJob):
                 "the reward window of this decision is over; nothing was recorded. Send rewards "
                 "within reward_window seconds of the decision",
             )
-        if (received.kind == REPORT) != (experiment.policy.model == "local"):
-            wanted = "report" if received.kind == REWARD else "value"
-            return Problem(422, f"{experiment.policy.name} takes {{{wanted!r}: number}}")
+        readings = received.metrics or {}
         try:
-            observation = experiment.runner.checked(
-                Observation(received.kind, received.value), row["level"]
-            )
-        except RewardError as error:
-            return Problem(422, str(error))
-        experiment.record_reward(row, observation)
+            metrics = experiment.guardrails.checked_metrics(readings) if readings else {}
+        except Problem as problem:
+            return problem
+        if received.kind is not None:
+            fault = self._record_value(experiment, row, received.kind, received.value)
+            if fault is not None:
+                return fault
+        if metrics:
+            experiment.record_metrics(row, metrics)
         # The same answer after the same work: a difference would reveal what is stored.
         work.update_decision(row)
         if not experiment.settles_by_window:
             work.mark_changed(experiment)
         return RECORDED
+
+    def _record_value(
+        self, experiment: ServedExperiment, row: dict[str, Any], kind: str, value: float
+    ) -> Problem | None:
+        if (kind == REPORT) != (experiment.policy.model == "local"):
+            wanted = "report" if kind == REWARD else "value"
+            return Problem(422, f"{experiment.policy.name} takes {{{wanted!r}: number}}")
+        try:
+            observation = experiment.runner.checked(Observation(kind, value), row["level"])
+        except RewardError as error:
+            return Problem(422, str(error))
+        experiment.record_reward(row, observation)
+        return None
 
 
 @dataclass
@@ -315,6 +331,7 @@ class SetExperimentState(WriteJob):
         experiment.state = wanted
         experiment.settings = replace(experiment.settings, served_arm=self.arm)
         if wanted == FINISHED:
+            experiment.guardrails.forget_open()
             experiment.clean_up_at(work.now)
         work.mark_changed(experiment)
 

@@ -25,6 +25,7 @@ from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
 from balaclava.service.engine.contexts import are_public, choose_without_learning, takes_features
 from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.guardrails import Guardrail, Guardrails
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
 from balaclava.service.engine.unreleased import awaits_release, replace_reward
 from balaclava.service.problems import Problem
@@ -106,6 +107,8 @@ class ServedExperiment:
         self.next_due: float | None = None
         self.next_cleanup: float | None = None
         self.settings = ExperimentSettings()
+        rails = [Guardrail(**each) for each in definition.guardrails or ()]
+        self.guardrails = Guardrails(rails, len(definition.arms))
         self._cached_values: tuple[Any, dict[str, Any]] | None = None
 
     @classmethod
@@ -121,6 +124,7 @@ class ServedExperiment:
         experiment.created, experiment.next_due = row.created, row.next_due
         experiment.next_cleanup = row.next_cleanup
         experiment.settings = ExperimentSettings.from_json(row.settings)
+        experiment.guardrails.load(row.guardrails)
         rounds = experiment.counters.rounds
         if experiment.counters.roster is not None:
             experiment._load_roster(experiment.counters.roster, rounds)
@@ -154,6 +158,7 @@ class ServedExperiment:
             "policy_state": state_bytes(self.runner.state),
             "next_due": self.next_due,
             "next_cleanup": self.next_cleanup,
+            "guardrails": self.guardrails.json,
             "settings": self.settings.json,
         }
 
@@ -253,6 +258,11 @@ class ServedExperiment:
             raise Problem(422, "these changes retire the last arm; add another one")
         if shares is not None:
             check_shares(shares, live)
+        for rail in self.guardrails.rails:
+            if rail.serve in leaving:
+                raise Problem(
+                    422, f"the guardrail {rail.metric!r} may need to serve {rail.serve!r}"
+                )
         for label in added:
             self.runner.add_arm(label)
             self._take_labels()
@@ -295,7 +305,7 @@ class ServedExperiment:
         if available is not None:
             self.offered(available)  # before anything changes
         closes = counters.time + self.definition.reward_window
-        every = {"experiment": self.id, "made": counters.time, "closes": closes}
+        every: dict[str, Any] = {"experiment": self.id, "made": counters.time, "closes": closes}
         if context is not None and are_public(policy):
             every["features"] = json.dumps(context.tolist())
         learns = {**every, "learns": 1, "state": OPEN}
@@ -356,8 +366,10 @@ class ServedExperiment:
 
     @property
     def chosen_arm(self) -> int | None:
-        """The arm that a finished experiment serves, if an admin chose one."""
+        """The arm that all get: of a breaker that tripped, or chosen by an admin at the end."""
         label = self.settings.served_arm if self.state == FINISHED else None
+        if self.guardrails.trip is not None and self.state != FINISHED:
+            label = self.guardrails.trip.serve
         return None if label is None else self.arms.index(label)
 
     def served(self, available: Sequence[str] | None = None) -> int:
@@ -380,6 +392,11 @@ class ServedExperiment:
 
     # Rewards
 
+    def record_metrics(self, row: dict[str, Any], metrics: Mapping[str, float]) -> None:
+        """Record readings of an open decision, each unless it has one."""
+        if row["state"] == OPEN and row["kind"] != WAS_ERASED and self.state != FINISHED:
+            row["metrics"] = json.dumps({**metrics, **_readings(row)})
+
     def record_reward(self, row: dict[str, Any], observation: Observation) -> None:
         """Record a reward or report of an open decision, unless it has one."""
         if row["state"] != OPEN or row["kind"] is not None or self.state == FINISHED:
@@ -396,13 +413,15 @@ class ServedExperiment:
     def close_window(self, row: dict[str, Any]) -> None:
         """Close the window of an open decision: learn from it, and delete its reward."""
         if self.state == FINISHED:
-            row["state"], row["kind"], row["value"] = NOT_LEARNED, None, None
+            row.update(state=NOT_LEARNED, kind=None, value=None, metrics=None)
             self.counters.closed += 1
             return
         default = self.definition.default_reward
         arrived = row["kind"] not in (None, WAS_ERASED)
         observation = Observation(row["kind"], row["value"]) if arrived else None
         row["state"] = DEFAULTED if observation is None else REWARDED
+        if self.guardrails.rails:
+            self._count_metrics(row)
         if observation is None and default is not None:
             observation = self.runner.checked(Observation(REWARD, default))
         self.counters.closed += 1
@@ -415,6 +434,19 @@ class ServedExperiment:
         self.runner.forget(_entry(row))
         row["state"] = GIVEN_UP
         self.counters.given_up += 1
+
+    def _count_metrics(self, row: dict[str, Any]) -> None:
+        """Count the readings of an ended window; those of a named person may still be erased."""
+        self.guardrails.add(row, _readings(row), self.runner.rng)
+        if row["person"] is None:
+            row["metrics"] = None
+        if self.guardrails.released:
+            self.update_breaker()
+
+    def update_breaker(self) -> None:
+        """Let the breaker look at what was released, and at the limits."""
+        limits = self.settings.guardrail_limits
+        self.guardrails.update_breaker(limits, self.arms, self.counters.time)
 
     def _hold(self, row: dict[str, Any], arrived: bool) -> None:
         """Keep the reward of a named person until its batch is released: it may be erased."""
@@ -453,7 +485,9 @@ class ServedExperiment:
             assert default is not None  # rewards are held only where there is one
             place = row["arm"], row["phase"], row["round"]
             replace_reward(self.runner, *place, row["value"], default)
-        row.update(kind=WAS_ERASED, value=None, person=None, request=None)
+        if row["state"] != OPEN and row.get("metrics") is not None:
+            self.guardrails.erase(row, _readings(row))
+        row.update(kind=WAS_ERASED, value=None, person=None, request=None, metrics=None)
 
     def _record_wait(self, seconds: float) -> None:
         waits = self.counters.waits or [0] * _WAIT_BUCKETS
@@ -528,6 +562,12 @@ def check_shares(shares: Mapping[str, float], live: set[str]) -> None:
             raise Problem(422, f"the share of {label!r} is {share:g}; give one in [0, 1]")
     if math.fsum(shares.values()) > 1.0:
         raise Problem(422, f"shares add up to {math.fsum(shares.values()):g}; give at most 1")
+
+
+def _readings(row: Mapping[str, Any]) -> dict[str, float]:
+    """The readings of a decision, by metric."""
+    text = row.get("metrics")
+    return {} if text is None else json.loads(text)
 
 
 def finite(value: float | None) -> float | None:

@@ -23,6 +23,7 @@ class ExperimentSettings:
     purpose: str | None = None
     retention: float | None = None
     archived: bool | None = None
+    guardrail_limits: dict[str, float] | None = None  # by metric
     served_arm: str | None = None  # chosen by the request that finished the experiment
 
     @classmethod

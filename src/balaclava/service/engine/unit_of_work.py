@@ -19,6 +19,7 @@ from balaclava.service.store.storage import Storage, advisory_lock
 log = logging.getLogger("balaclava.service")
 
 _MOST_CLOSED = 10_000  # windows per experiment and transaction: bounds the time of a commit
+_ALL_ROUNDS = 2**62
 _STILL_OPEN = f"WHERE experiment IN (*) AND state = {OPEN} ORDER BY round LIMIT {_MOST_CLOSED + 1}"
 
 
@@ -159,7 +160,7 @@ class UnitOfWork:
     def erase_decision(self, row: dict[str, Any]) -> None:
         """Store an erased decision: `ServedExperiment.erase` changed the row."""
         if any(row is new for new in self._new_decisions):
-            row.update(position=None, propensity=None, level=None, features=None)
+            row.update(position=None, propensity=None, level=None, features=None, metrics=None)
         else:
             self.update_decision(row)
             self._erased.append(row["id"])
@@ -243,10 +244,17 @@ class UnitOfWork:
         sql.REQUEST_ROWS.insert(self.connection, self._new_requests)
         sql.DECISIONS.insert(self.connection, self._new_decisions)
         sql.SNAPSHOTS.insert(self.connection, snapshots_taken)
-        rows = [(row["state"], row["kind"], row["value"], id) for id, row in self._changed.items()]
+        rows = [
+            (row["state"], row["kind"], row["value"], row.get("metrics"), id)
+            for id, row in self._changed.items()
+        ]
         sql.execute_many(self.connection, sql.UPDATE_DECISION, rows)
         erased = [(WAS_ERASED, id) for id in self._erased]
         sql.execute_many(self.connection, sql.ERASE_DECISION, erased)
+        for id in self._touched:
+            bounds = self.by_id[id].guardrails.drop_bounds()
+            dropped = [(id, arm, _ALL_ROUNDS if n is None else n) for arm, n in bounds.items()]
+            sql.execute_many(self.connection, sql.DROP_METRICS, dropped)
         known = [(*key, *self.persons[key]) for key in sorted(self._changed_persons)]
         sql.execute_many(self.connection, sql.UPSERT_PERSON, known)
         touched = self._touched or self._created or self._new_decisions or self._changed

@@ -55,6 +55,7 @@ class ExperimentOut(AnswerBody):
     guarantee: GuaranteeOut
     report: dict[str, Any] | None
     features: dict[str, Any] | None
+    guardrails: list[dict[str, Any]] | None
 
 
 class VersionOut(AnswerBody):
@@ -102,6 +103,8 @@ class ResultsOut(AnswerBody):
     missing: str | None
     windows: dict[str, Any] | None
     drift: dict[str, Any]
+    guardrails: list[dict[str, Any]]
+    breaker: dict[str, Any] | None
     sentence: str
 
 

@@ -78,9 +78,10 @@ def add_decisions(router: APIRouter, service: Service) -> None:
 
 def _received(decision_id: str, payload: payloads.RewardIn) -> ReceivedReward:
     if payload.report is not None:
-        return ReceivedReward(decision_id, REPORT, payload.report)
-    assert payload.value is not None
-    return ReceivedReward(decision_id, REWARD, payload.value)
+        return ReceivedReward(decision_id, REPORT, payload.report, payload.metrics)
+    if payload.value is None:
+        return ReceivedReward(decision_id, None, 0.0, payload.metrics)
+    return ReceivedReward(decision_id, REWARD, payload.value, payload.metrics)
 
 
 KeyOf = Callable[..., Awaitable[ApiKey]]  # a dependency

@@ -30,6 +30,7 @@ ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
 Labels = Annotated[list[ShortText], Field(min_length=1, max_length=MOST_ARMS)]
 
+Metrics = Annotated[dict[ShortText, Number], Field(max_length=10)]
 Numbers = Annotated[list[Number], Field(max_length=100_000)]
 Features = dict[ShortText, Number | Numbers] | Numbers | list[Numbers]
 
@@ -38,6 +39,18 @@ class Payload(BaseModel):
     """A body without unknown fields or implicit conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class GuardrailIn(Payload):
+    """A further metric, whose mean must not cross a limit in any arm."""
+
+    metric: ShortText
+    epsilon: Annotated[float, Field(gt=0, description="it adds to that of the policy")]
+    range: Annotated[list[float], Field(min_length=2, max_length=2, description="clips readings")]
+    limit: float
+    worse: Literal["above", "below"] = "above"
+    missing: Annotated[float, Field(description="counts where no reading comes")]
+    serve: Annotated[ShortText, Field(description="arm that then gets all decisions")]
 
 
 class ExperimentIn(Payload):
@@ -63,6 +76,7 @@ class ExperimentIn(Payload):
     retention: Retention | None = Field(
         None, description="seconds until decisions are deleted; reward_window plus 30 days"
     )
+    guardrails: Annotated[list[GuardrailIn], Field(max_length=10)] | None = None
 
 
 class ExperimentChangesIn(Payload):
@@ -78,6 +92,10 @@ class ExperimentChangesIn(Payload):
     retire_arms: Labels | None = None
     shares: dict[ShortText, float] | None = Field(
         None, description="least chances by label, at most 1 in all; replaces all shares"
+    )
+
+    guardrail_limits: Annotated[dict[ShortText, float], Field(max_length=10)] | None = Field(
+        None, description="changed limits by metric; guardrails cannot be added"
     )
 
     @model_validator(mode="after")
@@ -160,11 +178,13 @@ class RewardIn(Payload):
 
     value: Number | None = None
     report: Number | None = None
+    metrics: Metrics | None = Field(None, description="readings of guardrails")
 
     @model_validator(mode="after")
     def _one(self) -> RewardIn:
-        if (self.value is None) == (self.report is None):
-            raise ValueError("give either value or report")
+        given = (self.value is not None) + (self.report is not None)
+        if given > 1 or (given == 0 and not self.metrics):
+            raise ValueError("give either value or report, or metrics")
         return self
 
 
@@ -216,7 +236,9 @@ class WebhookIn(Payload):
     """A webhook."""
 
     url: Annotated[str, Field(max_length=2_000, description="https, or in an allowed network")]
-    events: Annotated[list[Literal["winner", "drift", "budget"]], Field(min_length=1, max_length=3)]
+    events: Annotated[
+        list[Literal["winner", "guardrail", "drift", "budget"]], Field(min_length=1, max_length=4)
+    ]
     secret: Annotated[str, Field(min_length=16, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
     @field_validator("url")
@@ -252,6 +274,7 @@ FIELD_NAMES = {
     name
     for payload in (
         ExperimentIn,
+        GuardrailIn,
         ExperimentChangesIn,
         CloneIn,
         FinishIn,

@@ -169,7 +169,7 @@ def _flag(
     by_features = takes_features(experiment.policy) and experiment.chosen_arm is None
     if by_features and (experiment.state == FINISHED or arm is None):
         return {"key": key, "reason": "DISABLED", "metadata": {"exposed": False}}
-    if experiment.state == FINISHED:
+    if experiment.state == FINISHED or experiment.chosen_arm is not None:
         return flag_value(key, labels, experiment.served(), "STATIC", {"exposed": False})
     if arm is None or arm in experiment.retired:  # the next decision gives another arm
         reason = "DISABLED" if experiment.state == PAUSED else "UNKNOWN"

@@ -1,10 +1,10 @@
 """Webhooks: the service tells other servers what was released, signed, at least once.
 
 Events are read from the committed state by the clock, never from a request: a winner was named, an
-arm's mean changed, or a population's budget is nearly spent. All are computed from released values
-and charges, so no event and no time of one depends on an unreleased reward. An event is a row with
-a unique key, in the queue until it is delivered: a crash neither loses nor repeats it, but a
-delivery whose answer was lost is sent again, with the same id.
+arm's mean changed, a guardrail's limit was crossed, or a population's budget is nearly spent. All
+are computed from released values and charges, so no event and no time of one depends on an
+unreleased reward. An event is a row with a unique key, in the queue until it is delivered: a crash
+neither loses nor repeats it, but a delivery whose answer was lost is sent again, with the same id.
 
 Addresses: a webhook reaches public addresses over https only. Others must be in a network that the
 operator allowed at the start. The address is checked when it is resolved for a delivery, and the
@@ -226,6 +226,9 @@ def current_events(service: Service) -> list[tuple[str, str, dict[str, Any]]]:
         if winner is not None:
             body = {"experiment": definition.name, "winner": experiment.arms[winner]}
             events.append(("winner", f"winner {definition.uid} {winner}", body))
+        if (trip := experiment.guardrails.trip) is not None:
+            body = {"experiment": definition.name, **trip._asdict()}
+            events.append(("guardrail", f"guardrail {definition.uid} {trip.at!r}", body))
         for arm in experiment.runner.changed_arms() or ():
             body = {"experiment": definition.name, "arm": arm}
             events.append(("drift", f"drift {definition.uid} {arm}", body))

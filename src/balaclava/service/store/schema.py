@@ -1,7 +1,8 @@
 """Tables of the service's database. Migrations create them; a test compares the two.
 
-`decisions.value` holds a reward only where batches settle by windows: from its arrival to the end
-of its window, or for a named person until its batch is released. `experiments.policy_state` holds
+`decisions.value` holds a reward, and `decisions.metrics` readings of guardrails, only where batches
+settle by windows: from its arrival to the end of its window, or for a named person until its batch
+is released. `experiments.policy_state` holds
 the policy's sums. Persons and request ids are stored as keyed digests only.
 """
 
@@ -46,6 +47,7 @@ experiments = sa.Table(
     sa.Column("policy_state", sa.LargeBinary, nullable=False),
     sa.Column("next_due", sa.Float),  # end of the oldest open window
     sa.Column("next_cleanup", sa.Float),  # when a decision or a held reward is to be deleted
+    sa.Column("guardrails", sa.Text),  # `Guardrails` in JSON, with raw sums
     sa.Column("settings", sa.Text),  # `ExperimentSettings` in JSON; NULL: none was changed
 )
 
@@ -69,6 +71,7 @@ decisions = sa.Table(
     sa.Column("position", sa.Integer),  # within its request
     sa.Column("person", sa.BigInteger),  # first 60 bits of the keyed digest
     sa.Column("features", sa.Text),  # public, as JSON
+    sa.Column("metrics", sa.Text),  # readings that are not released, as JSON
 )
 sa.Index("decisions_by_age", decisions.c.experiment, decisions.c.made)
 sa.Index(
@@ -76,6 +79,14 @@ sa.Index(
     decisions.c.person,
     sqlite_where=decisions.c.person.is_not(None),
     postgresql_where=decisions.c.person.is_not(None),
+)
+sa.Index(
+    "decisions_with_metrics",
+    decisions.c.experiment,
+    decisions.c.arm,
+    decisions.c.round,
+    sqlite_where=decisions.c.metrics.is_not(None),
+    postgresql_where=decisions.c.metrics.is_not(None),
 )
 _held = sa.and_(decisions.c.value.is_not(None), decisions.c.state != OPEN)
 sa.Index(  # rewards of open batches, for erasure until they are released

@@ -24,13 +24,15 @@ EXPERIMENT_COLUMNS = (
     "policy_state",
     "next_due",
     "next_cleanup",
+    "guardrails",
     "settings",
 )
 UPDATE_EXPERIMENT = f"UPDATE experiments SET {' = ?, '.join(EXPERIMENT_COLUMNS)} = ? WHERE id = ?"
-UPDATE_DECISION = "UPDATE decisions SET state = ?, kind = ?, value = ? WHERE id = ?"
+UPDATE_DECISION = "UPDATE decisions SET state = ?, kind = ?, value = ?, metrics = ? WHERE id = ?"
 ERASE_DECISION = (
     "UPDATE decisions SET kind = ?, value = NULL, person = NULL, request = NULL, position = NULL, "
-    "propensity = NULL, level = NULL, features = NULL WHERE id = ?"
+    "propensity = NULL, level = NULL, features = NULL, "
+    "metrics = NULL WHERE id = ?"
 )
 DELETE_DECISION = "DELETE FROM decisions WHERE id = ?"
 DELETE_REQUEST = "DELETE FROM requests WHERE id = ?"
@@ -41,6 +43,10 @@ HELD_BATCH = (  # the next batch with held rewards
 DROP_HELD = (
     "UPDATE decisions SET kind = NULL, value = NULL WHERE id IN (SELECT id FROM decisions WHERE "
     "experiment = ? AND arm = ? AND phase = ? AND value IS NOT NULL AND state <> 0 LIMIT ?)"
+)
+DROP_METRICS = (
+    "UPDATE decisions SET metrics = NULL WHERE experiment = ? AND arm = ? AND metrics IS NOT NULL "
+    "AND round < ? AND state <> 0"
 )
 OLD_DECISIONS = (
     "SELECT id, round, arm, phase, made, state, request FROM decisions "
