@@ -21,9 +21,9 @@ Proof that the breaker seldom errs.
     order of decisions, at the ends of windows, so that all released before a reading counts was
     computed from earlier decisions. Hence a batch multiplies the arm's M by a factor of mean at
     most 1 (`theory.confidence_sequences`), and its lower limit ever exceeds the mean with
-    probability at most beta. The betas of all guardrails and arms, also of those that come later, sum to at most
-    BREAKER_ERROR. A lower limit holds for every threshold at once, so that limits may be changed by
-    what was released.
+    probability at most beta. The betas of all guardrails and arms, also of those that come later,
+    sum to at most BREAKER_ERROR. A lower limit holds for every threshold at once, so that limits
+    may be changed by what was released.
 """
 
 from __future__ import annotations
