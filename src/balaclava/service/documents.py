@@ -17,7 +17,7 @@ from balaclava.policies.base import Policy
 from balaclava.policies.local_policies import LocalPolicy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.engine.contexts import (
-    FEATURES_ARE_PUBLIC,
+    PUBLIC_FEATURES,
     are_public,
     features_document,
     takes_features,
@@ -321,7 +321,7 @@ def _not_covered(experiment: ServedExperiment, restored: int, overspent: bool) -
             "When and whether a reward arrived: this is assumed not to depend on its value."
         )
     if takes_features(experiment.policy) and are_public(experiment.policy):
-        lines.append(FEATURES_ARE_PUBLIC)
+        lines.append(PUBLIC_FEATURES)
     if experiment.counters.anonymous:
         lines.append(
             "Several rewards of one person together: "

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from balaclava.agents.saving import stored_arrays
 from balaclava.service.engine import contexts
-from balaclava.service.engine.contexts import FEATURES_ARE_PUBLIC
+from balaclava.service.engine.contexts import PUBLIC_FEATURES
 from balaclava.service.service import Service
 from balaclava.service.store.schema import decisions
 from tests.service.http.test_app import client_of, create, decide, reward
@@ -45,7 +45,7 @@ def test_features_are_checked(open_service: Callable[..., Service]) -> None:
     client = client_of(open_service())
     assert create(client, **NEWS)["features"] == {
         "number": 2, "names": ["always", "evening"], "of": "the participant", "public": True,
-        "notice": FEATURES_ARE_PUBLIC,
+        "notice": PUBLIC_FEATURES,
     }  # fmt: skip
     assert "features are missing" in refusal(client)
     assert "lacks evening" in refusal(client, features={"always": 1.0})
@@ -87,7 +87,7 @@ def test_features_are_stored_and_said_to_be_public(
     stored = [line["features"] for line in lines if line["type"] == "decision"]
     assert stored == [[[1.0, 1.0]]] * 2
     privacy = client.get(f"{URL}/privacy").json()
-    assert FEATURES_ARE_PUBLIC in privacy["not_covered"]
+    assert PUBLIC_FEATURES in privacy["not_covered"]
     assert any("contexts count as public" in each for each in privacy["guarantee"]["assumptions"])
     assert client.get(f"{URL}/results").json()["note"].endswith("with intervals")
 
@@ -110,7 +110,7 @@ def test_the_page_says_that_features_are_public(open_service: Callable[..., Serv
     client = TestClient(create_app(service, keys=False), base_url="http://localhost")
     create(client, **NEWS)
     decide(client, features=EVENING, count=60)
-    assert client.get("/experiments/shop").text.count(FEATURES_ARE_PUBLIC) == 2
+    assert client.get("/experiments/shop").text.count(PUBLIC_FEATURES) == 2
     assert client.get("/experiments/shop/charts").status_code == 200
     page = client.get("/experiments/shop").text
     token = page.split('name="token" value="')[1].split('"')[0]

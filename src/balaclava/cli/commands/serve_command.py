@@ -13,7 +13,7 @@ from balaclava.errors import ParameterError
 
 # Not of a file or the environment, where they would stay: each is for one start.
 _ONCE = {"allow_from_autoenv": False}
-_SETTINGS = frozenset(
+_IN_A_FILE = frozenset(
     {"database", "ledger", "secrets", "host", "port", "workers", "root_path"}
     | {"admin_key_file", "webhook_network", "log_format"}
 )
@@ -29,8 +29,8 @@ def _read_config(context: click.Context, _: Any, file: Path | None) -> None:
     except (OSError, ValueError) as error:
         raise ParameterError(f"cannot read --config {file}: {error}") from None
     settings = {name.replace("-", "_"): value for name, value in content.items()}
-    if unknown := sorted(settings.keys() - _SETTINGS):
-        names = ", ".join(sorted(_SETTINGS))
+    if unknown := sorted(settings.keys() - _IN_A_FILE):
+        names = ", ".join(sorted(_IN_A_FILE))
         raise ParameterError(f"--config {file} sets {', '.join(unknown)}; it may set {names}")
     context.default_map = {**(context.default_map or {}), **settings}
 

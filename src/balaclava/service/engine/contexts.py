@@ -14,7 +14,7 @@ from balaclava.policies.base import Policy
 from balaclava.policies.contextual.linear_context import CONTEXT_IS_PUBLIC, ContextualPolicy
 from balaclava.service.problems import Problem
 
-FEATURES_ARE_PUBLIC = (
+PUBLIC_FEATURES = (
     "Features are public: they are stored with each decision and exported, and no noise hides them."
 )
 _LONGEST_FAULT = 300  # characters of an error, which may name unknown features
@@ -84,5 +84,5 @@ def features_document(policy: Policy) -> dict[str, Any] | None:
         "names": None if policy.feature_names is None else list(policy.feature_names),
         "of": "the participant" if policy.disjoint else "each arm",
         "public": are_public(policy),
-        "notice": FEATURES_ARE_PUBLIC if are_public(policy) else None,
+        "notice": PUBLIC_FEATURES if are_public(policy) else None,
     }

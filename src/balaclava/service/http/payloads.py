@@ -122,8 +122,8 @@ class CloneIn(Payload):
     @property
     def changes(self) -> dict[str, Any]:
         """What differs; a population is never taken over unasked: it is charged."""
-        given = {name: value for name, value in self if value is not None}
-        return {"population": None, **given}
+        named = {name: value for name, value in self if value is not None}
+        return {"population": None, **named}
 
 
 class FinishIn(Payload):
@@ -182,8 +182,8 @@ class RewardIn(Payload):
 
     @model_validator(mode="after")
     def _one(self) -> RewardIn:
-        given = (self.value is not None) + (self.report is not None)
-        if given > 1 or (given == 0 and not self.metrics):
+        numbers = (self.value is not None) + (self.report is not None)
+        if numbers > 1 or (numbers == 0 and not self.metrics):
             raise ValueError("give either value or report, or metrics")
         return self
 
