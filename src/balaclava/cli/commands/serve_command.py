@@ -85,15 +85,9 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
     "Network of your own that webhooks may reach, such as 10.1.0.0/16; repeat it for more.",
     multiple=True,
 )
-<<<<<<< HEAD
 @option("--log-format", click.Choice(["text", "json"]), "Format of log lines.", default="text")
-@option("--no-keys", bool, "Require no API key; on a loopback address only.")
-@option("--demo", bool, "Temporary database with simulated visitors.")
-=======
-@option("--log-format", click.Choice(["text", "json"]), "Form of log lines.", default="text")
 @option("--no-keys", bool, "Require no API key; on a loopback address only.", **_ONCE)
 @option("--demo", bool, "Temporary database with simulated visitors.", **_ONCE)
->>>>>>> 66e63614 (Serve contextual policies, finish with a chosen arm, clone experiments, read options from a file or the environment)
 def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     """Serve private decisions over HTTP, with a dashboard.
 
