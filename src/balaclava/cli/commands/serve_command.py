@@ -12,7 +12,7 @@ from balaclava.cli.options import option
 from balaclava.errors import ParameterError
 
 # Not of a file or the environment, where they would stay: each is for one start.
-_ONCE = {"allow_from_autoenv": False}
+_NOT_IN_ENVIRONMENT = {"allow_from_autoenv": False}
 _IN_A_FILE = frozenset(
     {"database", "ledger", "secrets", "host", "port", "workers", "root_path"}
     | {"admin_key_file", "webhook_network", "log_format"}
@@ -75,9 +75,17 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
     show_default=False,
 )
 @option(
-    "--restored", bool, "Start from a restored backup: charge unfinished releases again.", **_ONCE
+    "--restored",
+    bool,
+    "Start from a restored backup: charge unfinished releases again.",
+    **_NOT_IN_ENVIRONMENT,
 )
-@option("--accept-clock", bool, "Start although the last commit is more than 30 days old.", **_ONCE)
+@option(
+    "--accept-clock",
+    bool,
+    "Start although the last commit is more than 30 days old.",
+    **_NOT_IN_ENVIRONMENT,
+)
 @option("--admin-key-file", str, "New file for the first admin key, instead of printing it.")
 @option(
     "--webhook-network",
@@ -86,8 +94,8 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
     multiple=True,
 )
 @option("--log-format", click.Choice(["text", "json"]), "Format of log lines.", default="text")
-@option("--no-keys", bool, "Require no API key; on a loopback address only.", **_ONCE)
-@option("--demo", bool, "Temporary database with simulated visitors.", **_ONCE)
+@option("--no-keys", bool, "Require no API key; on a loopback address only.", **_NOT_IN_ENVIRONMENT)
+@option("--demo", bool, "Temporary database with simulated visitors.", **_NOT_IN_ENVIRONMENT)
 def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     """Serve private decisions over HTTP, with a dashboard.
 
