@@ -84,7 +84,7 @@ def test_the_extras_bring_what_the_base_goes_without() -> None:
 def test_the_oldest_versions_are_those_that_are_tried() -> None:
     """The lower end of every range of the base and of the lab is in the lock file."""
     lines = (ROOT / "requirements-oldest.lock").read_text(encoding="utf-8").splitlines()
-    tried = dict(line.lower().split("==") for line in lines if "==" in line)
+    tried = dict(line.lower().rstrip(" \\").split("==") for line in lines if "==" in line)
     extras = PROJECT["optional-dependencies"]
     for line in (*PROJECT["dependencies"], *extras["lab"], *extras["sweep"]):
         requirement = Requirement(line)
