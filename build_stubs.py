@@ -23,6 +23,17 @@ from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.policies.base import POLICIES, Policy
 
 PACKAGE = Path(__file__).parent / "src" / "balaclava"
+# For a call that fits no signature mypy prints all of them, unless one fits once the arguments of
+# types are erased. No string is of this type, and every string is of its erasure; so mypy prints
+# one line, which names it.
+WRONG_CALL = "NameThatTakesTheseParameters"
+WRONG_CALL_STUB = f"""
+_T_co = TypeVar("_T_co", covariant=True)
+
+class {WRONG_CALL}(Protocol[_T_co]):
+    def upper(self) -> _T_co: ...
+
+"""
 STUB_HEADER = '"""{}; written by build_stubs.py."""\n\n'
 
 
@@ -86,9 +97,10 @@ def overloads(kind: type[Declared], registry: Registry[Any]) -> str:
             f'@overload\ndef {function}(\n    name: Literal["{name}"],\n    /,\n    *,\n'
             f"{parameters}) -> {cls.__name__}: ...\n"
         )
-    lines.append(
-        f"@overload\ndef {function}(name: {base}Name, /, **parameters: Any) -> {base}: ...\n"
-    )
+    for name_kind in (f"{base}Name", f"{WRONG_CALL}[Never]"):
+        lines.append(
+            f"@overload\ndef {function}(name: {name_kind}, /, **parameters: Any) -> {base}: ...\n"
+        )
     return "".join(lines)
 
 
@@ -102,9 +114,10 @@ def factories_stub() -> str:
         (
             STUB_HEADER.format("`bl.policy` and `bl.environment`, one signature for each name"),
             "from collections.abc import Mapping, Sequence\nfrom os import PathLike\n",
-            "from typing import Any, Literal, overload\n\nfrom numpy.typing import ArrayLike\n\n",
+            "from typing import Any, Literal, Never, Protocol, TypeVar, overload\n\n",
+            "from numpy.typing import ArrayLike\n\n",
             *sorted(imports),
-            "\n",
+            WRONG_CALL_STUB,
             overloads(Policy, POLICIES),
             overloads(Environment, ENVIRONMENTS),
         )

@@ -56,8 +56,8 @@ def test_wrong_calls_are_errors_of_a_type_checker(tmp_path: Path) -> None:
     config = str(ROOT / "pyproject.toml")
     output, _, status = mypy.run(["--strict", "--config-file", config, str(file)])
     assert status == 1
-    wrong = {int(line) for line in re.findall(r"calls\.py:(\d+): error", output)}
-    assert wrong == {5, 6, 7, 8, 13, 14, 15}
+    wrong = [int(line) for line in re.findall(r"calls\.py:(\d+): ", output)]
+    assert wrong == [5, 6, 7, 8, 13, 14, 15]  # a line each, and no list of all signatures
 
 
 def test_classes_by_name() -> None:

@@ -50,8 +50,7 @@ def test_what_the_board_reads() -> None:
     assert "Pages &amp; &lt;prices&gt;" in page
     assert "<prices>" not in page
     assert "ε=3 per trajectory for 3 rewards" in page  # per person
-    assert "twice this<sup>*</sup>" in page
-    assert "This is not a second loss" in page
+    assert "This is not a further loss" in page
     assert "by &lt;letter&gt;" in page
     assert page.count('class="blank"') == 3 + 16  # purpose, population, date; answers
     assert "Not simulated for this page" in page

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 Model = Literal["none", "central", "local"]
 Scope = Literal["none", "decision", "trajectory", "report"]
 
-AT_MOST_TWICE = "at most twice this"  # in `explain`; pages explain it in a footnote
 NEIGHBOURS = "reward streams that differ in one time step's reward"
 
 NEIGHBOURS_IN_TIME = (
@@ -325,8 +324,10 @@ class Guarantee:
         lines = ["It also holds on average over rewards drawn at random, which is weaker."]
         if self.delta == 0:
             lines.append(
-                f"A single decision, given those before it, reveals {AT_MOST_TWICE}, "
-                f"ε={rounded_up(2 * self.epsilon)}."
+                "A single decision, given those before it, reveals at most twice this, "
+                f"ε={rounded_up(2 * self.epsilon)}. This is not a further loss: its chance is the "
+                "ratio of two, of all decisions and of the earlier ones, and each changes by a "
+                "factor of at most e^ε."
             )
         lines.append("The operator sees the rewards and must be trusted with them.")
         return lines

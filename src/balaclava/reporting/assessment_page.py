@@ -8,7 +8,6 @@ import balaclava
 from balaclava._core.html_templates import render_template
 from balaclava._core.number_format import percent, rounded_up, significant
 from balaclava.advice.plan.trial_plan import EVEN_POLICY, TrialPlan
-from balaclava.privacy.guarantee import AT_MOST_TWICE
 from balaclava.reporting.assessment_input import AT_RANDOM, AssessmentInput
 from balaclava.reporting.nist_levels import nist_levels
 from balaclava.reporting.quick_audits import AuditSummary
@@ -78,7 +77,6 @@ def assessment_page(
         good=good,
         facts=_facts(assessment),
         explanation=stated.explain(),
-        at_most_twice=AT_MOST_TWICE,
         epsilon=rounded_up(stated.epsilon),
         levels=nist_levels(
             assessment.policy, assessment.rewards_per_person, audit, assessment.reward_guarantee
