@@ -3,6 +3,7 @@
     python benchmarks/drift.py                         # 1,000 runs a line
     python benchmarks/drift.py --runs 100 --world fall # one world
     python benchmarks/drift.py --bound                 # the lower bound for a weak arm that rises
+    python benchmarks/drift.py --world fall --with FALSE_ALARMS=0.05   # another value of a constant
 
 Six worlds of four arms, 40,000 rounds, epsilon 1. "constant": .55 .60 .65 .75. "fall": reversed
 at half. "rise": the worst arm rises to .95 at half. "week": reversed on two days of seven, with
@@ -14,7 +15,11 @@ second half is shown too. Discounted and sliding-window UCB have no privacy: the
 from __future__ import annotations
 
 import argparse
+import atexit
 import math
+import os
+import shutil
+import tempfile
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +27,8 @@ import numpy as np
 import balaclava as bl
 from balaclava.authoring import Range
 from balaclava.policies.base import Policy
+from balaclava.policies.bounded import remembering
+from balaclava.theory import change_test
 from balaclava.theory.rising_arm import least_regret_of_a_rise
 
 MEANS = [0.55, 0.60, 0.65, 0.75]
@@ -153,13 +160,26 @@ def policies() -> dict[str, Policy]:
     return rows
 
 
-def play(world: str, runs: int) -> None:
+def set_constant(setting: str) -> None:
+    """Set a constant of memory="detect", given as NAME=VALUE, and compile again."""
+    name, _, value = setting.partition("=")
+    for module in (remembering, change_test):
+        if hasattr(module, name):
+            setattr(module, name, type(getattr(module, name))(value))
+    # The cache knows the sources only.
+    os.environ["BALACLAVA_CACHE_DIR"] = folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def play(world: str, runs: int, only: str = "") -> None:
     print(f"\n## {world}, {runs:,} runs\n")
     second = world in WITH_A_CHANGE
     names = ["mean", *(f"{q:.0%}" for q in QUANTILES)]
     header = ["policy", *names, *([f"{name} after half" for name in names] if second else [])]
     print("| " + " | ".join(header) + " |\n" + "|---" * len(header) + "|")
     for label, policy in policies().items():
+        if only not in ("", label):
+            continue
         results = bl.simulate(
             policy, WORLDS[world], horizon=HORIZON, repetitions=runs, seed=SEED, checkpoints=2
         )
@@ -189,12 +209,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1_000)
     parser.add_argument("--world", choices=list(WORLDS), action="append")
     parser.add_argument("--bound", action="store_true")
+    parser.add_argument("--with", dest="setting", metavar="NAME=VALUE")
     chosen = parser.parse_args()
+    if chosen.setting:
+        set_constant(chosen.setting)
     if chosen.bound:
         bound()
         return
     for world in chosen.world or WORLDS:
-        play(world, chosen.runs)
+        play(world, chosen.runs, "dp-imed, detect" if chosen.setting else "")
 
 
 if __name__ == "__main__":

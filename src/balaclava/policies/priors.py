@@ -21,7 +21,7 @@ from balaclava.errors import ParameterError, nearest
 from balaclava.policies.base import Policy
 
 DOUBT = 2.0  # errors below the prior's mean at which a mean contradicts it; a convention
-PRIOR_FAILURE = 0.05  # of the interval that contradicts a prior
+PRIOR_FAILURE = 0.05  # of the interval that contradicts a prior; a convention
 _FORMS = (
     "give the estimates of another agent, the results of the service, a released log, or a mapping "
     "of labels to (mean, rewards)"

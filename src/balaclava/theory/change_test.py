@@ -45,12 +45,12 @@ from balaclava._core.kernels import kernel
 from balaclava.theory.confidence_sequences import laplace_scale, pair_evidence
 
 # Probability, for each arm, that it is ever called changed though it did not. Detection waits for
-# log(1/alpha), so it is flat: 0.1 % takes a fifth more rewards.
+# log(1/alpha), so it is flat (docs/figures.md, Means that change).
 FALSE_ALARMS = 0.01
 # Standard errors of the difference below which the evidence is not computed: it could not reach
 # log(4/alpha) = 6 nats, which is about the square of 3.5 errors over 2.
 _LEAST_ERRORS = 2.0
-# Change points are tried 1, 2, 4, ... batches back, so far.
+# Change points are tried 1, 2, 4, ... batches back, so far; 8 to 64 do the same.
 MOST_BATCHES_BACK = 32
 
 

@@ -91,7 +91,8 @@ _TILTS = 1.0 / (1.0 + np.exp(-np.linspace(-7.0, 18.0, 61)))
 # Levels e, from a part of the smallest gap to one of the largest, and d as a part of gap - e.
 _LEVELS, _LEAST_PART, _MOST_PART = 8, 0.2, 0.6
 _GAP_SHARES = (0.2, 0.35, 0.5, 0.65)
-_MOST_GAPS = 10  # different gaps, or groups of them: the time grows with their number
+# Different gaps, or groups of them: time grows with their number; fewer give a larger bound.
+_MOST_GAPS = 10
 _REACH = 14  # tilts tried beyond the best one at q - e; the best one at q is larger
 _TILT_HALVINGS = 25  # halvings in the search for a tilt
 _SEARCH_SLACK = 1e-9  # nats: more than rounding moves a level in the search

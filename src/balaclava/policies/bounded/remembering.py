@@ -27,7 +27,8 @@ MemoryLength = Annotated[
     Range(1, MOST_ROUNDS, "rounds after which a release is forgotten, or 'detect'"),
 ]
 # With memory="detect" a batch takes at most this many first batches: 240/epsilon pulls. A fall of
-# the leader by .2 is then seen after about two batches (`benchmarks/drift.py`).
+# the leader by .2 is then seen after about two batches. Flat below it, not above (docs/figures.md,
+# Means that change).
 _LONGEST_BATCH = 6.0
 
 

@@ -13,9 +13,10 @@ from balaclava.service.store import sql
 from balaclava.service.store.schema import OPEN
 
 MOST_ROWS = 2_000  # of an experiment and a tick: at two ticks a second, more than one decider makes
-_AGAIN = 60.0  # seconds after which rows of an unreleased batch are looked at again
+_AGAIN = 60.0  # seconds after which rows of an unreleased batch are checked again; a guess, flat
 _FREE_SHARE = 4  # of SQLite's pages, one in so many may be free before the file shrinks
-_LEAST_FREE_PAGES, _SHRINK_PAGES = 10_000, 500  # pages of SQLite
+# Pages of SQLite, 4 KiB each: 40 MB free, and steps of 2 MB. Guesses.
+_LEAST_FREE_PAGES, _SHRINK_PAGES = 10_000, 500
 
 
 class CleanUp(WriteJob):

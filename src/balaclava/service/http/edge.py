@@ -31,7 +31,7 @@ from balaclava.service.protocols.signed_snapshot import EdgeSnapshot, SnapshotEr
 
 log = logging.getLogger("balaclava.service")
 
-# Seconds
+# Seconds; guesses
 REFRESH_SECONDS = 60.0  # between two fetches: a finished experiment arrives that late
 _FETCH_SECONDS = 10.0  # timeout of a fetch
 _LARGEST_SNAPSHOT = 50_000_000  # bytes: a hundred thousand flags

@@ -43,9 +43,10 @@ from balaclava.service.store.storage import DATABASE_ERRORS
 
 log = logging.getLogger("balaclava.service")
 
-NEARLY_SPENT = 0.9  # share of a population's epsilon or delta
+NEARLY_SPENT = 0.9  # share of a population's epsilon or delta; early enough to act, a guess
 SIGNATURE = "Balaclava-Signature"
-# Seconds
+# Seconds. All are guesses: an event may be minutes late, and a receiver that is down for a day must
+# neither lose it nor be flooded.
 _PASS_SECONDS = 5.0  # between two looks at the committed state
 _CONNECT_SECONDS, _WHOLE_SECONDS = 5.0, 15.0  # timeouts of a delivery
 _STOP_SECONDS = 2.0
