@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import time
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -29,11 +30,16 @@ class ApiKey(NamedTuple):
     role: Role
     label: str
     expires: float = math.inf  # seconds since 1970
+    experiments: frozenset[str] | None = None  # for which it is valid; None: all
 
     @property
     def valid(self) -> bool:
         """Whether it has not expired."""
         return time.time() < self.expires
+
+    def covers(self, experiment: str) -> bool:
+        """Whether it is valid for an experiment."""
+        return self.experiments is None or experiment in self.experiments
 
     @property
     def actor(self) -> str:
@@ -42,6 +48,7 @@ class ApiKey(NamedTuple):
 
 
 NO_KEYS = ApiKey("", "admin", "no keys")  # of a caller of a service without keys
+caller: ContextVar[ApiKey] = ContextVar("caller", default=NO_KEYS)  # the key of the request
 
 
 def new_key() -> str:

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service import start_checks
-from balaclava.service.credentials import ApiKey, Role, Vault, key_digest
+from balaclava.service.credentials import ApiKey, Role, Vault, caller, key_digest
 from balaclava.service.documents import (
     experiment_document,
     plan_document,
@@ -184,7 +184,7 @@ class Service:
         return await self.await_job(job)
 
     async def reward(self, received: list[jobs.ReceivedReward]) -> list[dict[str, bool] | Problem]:
-        return await self.await_job(jobs.RecordRewards(received))
+        return await self.await_job(jobs.RecordRewards(received, caller.get().experiments))
 
     async def create(self, definition: ExperimentDefinition, by: str = jobs.BY_SERVICE) -> bool:
         """Create an experiment; False if it exists already."""
@@ -244,7 +244,8 @@ class Service:
         return [
             each
             for each in documents
-            if (archived or not each["archived"])
+            if caller.get().covers(each["name"])
+            and (archived or not each["archived"])
             and any(text in (each[name] or "").casefold() for name in ("name", "owner", "purpose"))
         ]
 
@@ -455,7 +456,13 @@ class Service:
             with self.storage.reading() as connection:
                 rows = connection.execute(select(keys).where(keys.c.revoked.is_(None))).all()
             self._keys = {
-                row.digest: ApiKey(row.id, row.role, row.label, row.expires or math.inf)
+                row.digest: ApiKey(
+                    row.id,
+                    row.role,
+                    row.label,
+                    row.expires or math.inf,
+                    None if row.experiments is None else frozenset(row.experiments),
+                )
                 for row in rows
                 if row.id not in revoked
             }

@@ -56,7 +56,7 @@ class Auth:
             return Session(NO_KEYS, self.browser_token(request), can_log_out=False)
         session = request.cookies.get(SESSION_COOKIE, "")
         key = self._service.session_key(session)
-        if key is None or key.role not in ("read", "admin"):
+        if key is None or key.role not in ("read", "admin") or key.experiments is not None:
             raise LoggedOutError
         return Session(key, self._service.vault.csrf_token(session))
 
@@ -87,6 +87,8 @@ class Auth:
                 403,
                 f"a key of role {key.role!r} cannot log in; use one of role 'read' or 'admin'",
             )
+        if key.experiments is not None:
+            raise Problem(403, "this key is valid for some experiments only, and not for the pages")
         return self._service.vault.sign_session(key.id)
 
 

@@ -189,7 +189,10 @@ class ReceivedReward(NamedTuple):
 
 @dataclass
 class RecordRewards(WriteJob):
+    """Record rewards, of some experiments only if a key is valid for no others."""
+
     received: Sequence[ReceivedReward]
+    experiments: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         self.weight = max(len(self.received), 1)  # type: ignore[misc]
@@ -205,10 +208,12 @@ class RecordRewards(WriteJob):
     def _record(self, work: UnitOfWork, received: ReceivedReward) -> dict[str, bool] | Problem:
         row = work.decisions.get(received.decision_id)
         if row is None:
-            return Problem(404, "this decision does not exist; give the decision_id of the answer")
+            return _unknown_decision()
         experiment = work.by_id.get(row["experiment"])
         if experiment is None:
             return damaged_experiment()
+        if self.experiments is not None and experiment.definition.name not in self.experiments:
+            return _unknown_decision()
         # The window's end settled the decision: its batch may be released, so its sum is final. The
         # refusal depends on clocks and decisions only, not on whether a reward came.
         if experiment.counters.time >= row["closes"] or row["kind"] == WAS_ERASED:
@@ -246,6 +251,10 @@ class RecordRewards(WriteJob):
             return Problem(422, str(error))
         experiment.record_reward(row, observation)
         return None
+
+
+def _unknown_decision() -> Problem:
+    return Problem(404, "this decision does not exist; give the decision_id of the answer")
 
 
 @dataclass
@@ -349,6 +358,7 @@ class CreateKey(WriteJob):
     by: str = BY_SERVICE
     lifetime: float | None = None  # seconds
     id: str = ""  # of a form that must not create two; by default a new one
+    experiments: list[str] | None = None  # for which it is valid; None: all
 
     def apply(self, work: UnitOfWork) -> dict[str, Any]:
         """Store the key's digest; returns the key, which is not stored."""
@@ -361,6 +371,7 @@ class CreateKey(WriteJob):
             "label": self.label,
             "created": now,
             "expires": None if self.lifetime is None else now + self.lifetime,
+            "experiments": self.experiments,
         }
         if self.id and work.connection.scalar(select(keys.c.id).where(keys.c.id == self.id)):
             raise Problem(
@@ -368,7 +379,8 @@ class CreateKey(WriteJob):
                 "this form was sent before, and its key was created then; it is displayed once. If "
                 "you did not copy it, revoke it and create another",
             )
-        self.ledger.note(KEY_MADE, None, row["id"], f"role {self.role}, {self.by}", self.by)
+        of = "" if self.experiments is None else f" of {', '.join(map(repr, self.experiments))}"
+        self.ledger.note(KEY_MADE, None, row["id"], f"role {self.role}{of}, {self.by}", self.by)
         work.connection.execute(insert(keys).values(**row, digest=key_digest(text)))
         work.mark_written()
         return {**row, "key": text}

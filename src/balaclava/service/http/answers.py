@@ -236,6 +236,7 @@ class KeyOut(AnswerBody):
     created: float
     expires: float | None
     revoked: float | None = None
+    experiments: list[str] | None = None
 
 
 class NewKeyOut(KeyOut):

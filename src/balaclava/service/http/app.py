@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from balaclava.service import dashboard
-from balaclava.service.credentials import NO_KEYS, ApiKey
+from balaclava.service.credentials import NO_KEYS, ApiKey, caller
 from balaclava.service.http import endpoints
 from balaclava.service.http.fast_routes import fast_router
 from balaclava.service.http.metrics import Metrics
@@ -25,6 +25,11 @@ from balaclava.service.protocols.webhooks import WebhookSender
 from balaclava.service.service import Service
 
 _RIGHTS = {"decide": {"decide"}, "read": {"read"}, "admin": {"decide", "read", "admin"}}
+# Without an experiment in the path: what they answer follows the key.
+_SCOPED_ROUTES = {
+    *("/v1/decisions/{decision_id}/reward", "/v1/rewards", "/ofrep/v1/evaluate/flags"),
+    *("/v1/experiments", "/v1/version"),
+}
 _MOST_FAULTS = 10  # invalid fields that an answer names
 _HTTP_DETAILS = {
     404: "no page or endpoint at this path",
@@ -127,9 +132,20 @@ def require_right(
             raise Problem(401, "send a valid API key as Authorization: Bearer <key>")
         if right not in _RIGHTS[key.role]:
             raise Problem(403, f"this needs a key of role {right!r}; yours has role {key.role!r}")
+        if key.experiments is not None:
+            _require_scope(request, key)
+        caller.set(key)
         return key
 
     return check
+
+
+def _require_scope(request: Request, key: ApiKey) -> None:
+    """Raise unless the request is for an experiment of the key, or answers about those alone."""
+    name = request.path_params.get("name", request.path_params.get("key"))
+    route = getattr(request.scope.get("route"), "path", "")
+    if not (route in _SCOPED_ROUTES if name is None else key.covers(name)):
+        raise Problem(403, "this key is valid for other experiments only")
 
 
 def _add_error_handlers(app: FastAPI) -> None:

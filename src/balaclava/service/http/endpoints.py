@@ -280,8 +280,8 @@ def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> No
         payload: payloads.KeyIn, key: Annotated[ApiKey, Depends(key_of)]
     ) -> dict[str, Any]:
         """Create an API key. Only this answer contains it."""
-        lifetime = payload.lifetime
-        return await service.create_key(payload.role, payload.label, key.actor, lifetime=lifetime)
+        more = {"lifetime": payload.lifetime, "experiments": payload.experiments}
+        return await service.create_key(payload.role, payload.label, key.actor, **more)
 
     @router.delete("/v1/keys/{id}", status_code=204)
     async def revoke_key(id: str, key: Annotated[ApiKey, Depends(key_of)]) -> Response:

@@ -230,6 +230,15 @@ class KeyIn(Payload):
     lifetime: Annotated[float, Field(gt=0, le=3e9)] | None = Field(
         None, description="seconds until the key expires; null for a key that does not"
     )
+    experiments: Annotated[list[Name], Field(min_length=1, max_length=1_000)] | None = Field(
+        None, description="names for which a key of role decide or read is valid; null for all"
+    )
+
+    @model_validator(mode="after")
+    def _admins_have_all(self) -> KeyIn:
+        if self.role == "admin" and self.experiments is not None:
+            raise ValueError("a key of role admin is valid for all experiments")
+        return self
 
 
 class WebhookIn(Payload):

@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
+from balaclava.service.credentials import caller
 from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.served_experiment import FINISHED, PAUSED, ServedExperiment
 from balaclava.service.engine.unit_of_work import StoredPerson
@@ -145,7 +146,8 @@ def conditional(body: bytes, if_none_match: str, media_type: str = "application/
 
 def _peek(service: Service, person: str, key: str | None = None) -> list[dict[str, Any]]:
     """Flags of a person, one or all, without a decision."""
-    experiments = service.all_committed() if key is None else [service.committed(key)]
+    experiments = [service.committed(key)] if key is not None else service.all_committed()
+    experiments = [each for each in experiments if caller.get().covers(each.definition.name)]
     persons = []
     with service.storage.reading() as connection:
         for experiment in experiments:

@@ -153,6 +153,7 @@ keys = sa.Table(
     sa.Column("created", sa.Float, nullable=False),
     sa.Column("revoked", sa.Float),
     sa.Column("expires", sa.Float),
+    sa.Column("experiments", sa.JSON),  # names; NULL: all
 )
 
 webhooks = sa.Table(
