@@ -133,6 +133,12 @@ def test_several_workers_on_postgresql(tmp_path: Path, postgres: str) -> None:
                 with Client(address, key) as other:
                     other.reward(other.decide("page"), 1.0)
             assert client.results("page")["decisions"] == 8
+        pattern = re.compile(r'requests_total\{.*/decisions".*status="200"\} (\d+)')
+        for _ in range(4):  # whichever worker answers, it counts the decisions of both
+            headers = {"Authorization": f"Bearer {key}"}
+            text = httpx.get(f"{address}/metrics", headers=headers, timeout=60).text
+            assert sum(map(float, pattern.findall(text))) == 8, text
+            assert text.count("balaclava_build_info{") == 1
         assert process.end() in (0, -signal.SIGTERM)
 
 

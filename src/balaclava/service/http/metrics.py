@@ -6,11 +6,14 @@ where only purchases are, counting reports counts purchases.
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 import balaclava
 
@@ -22,13 +25,18 @@ _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 _KNOWN_METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 
 
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # where workers keep metrics; read by the library
+
+
 class Metrics:
-    """Metrics of one process."""
+    """Metrics of one process, or of all workers if they share a folder."""
 
     media_type = CONTENT_TYPE_LATEST
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
+        folder = os.environ.get(FOLDER_VARIABLE)
+        self._folder = None if folder is None else Path(folder)
         self._requests = Counter(
             "balaclava_requests",
             "Requests by route and status.",
@@ -43,11 +51,20 @@ class Metrics:
             registry=self._registry,
         )
         self._labelled = cache(self._children)
-        waiting = Gauge(
-            "balaclava_waiting", "Decisions and rewards in the queue.", registry=self._registry
+        self._writer = service.writer
+        self._waiting = Gauge(
+            "balaclava_waiting",
+            "Decisions and rewards in the queue.",
+            registry=self._registry,
+            multiprocess_mode="livesum",
         )
-        waiting.set_function(lambda: service.writer.waiting)
-        build = Gauge("balaclava_build_info", "The version.", ["version"], registry=self._registry)
+        build = Gauge(
+            "balaclava_build_info",
+            "The version.",
+            ["version"],
+            registry=self._registry,
+            multiprocess_mode="livemax",
+        )
         build.labels(balaclava.__version__).set(1)
         commits = Histogram(
             "balaclava_commit_seconds",
@@ -63,10 +80,31 @@ class Metrics:
         requests, latency = self._labelled(method, route, status)
         requests.inc()
         latency.observe(seconds)
+        if self._folder is not None:  # another worker may answer for this one
+            self._waiting.set(self._writer.waiting)
 
     def _children(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
         """The metrics of a route, cached: a look-up by labels is slow."""
         return self._requests.labels(method, route, str(status)), self._seconds.labels(route)
 
     def text(self) -> bytes:
-        return generate_latest(self._registry)
+        """All metrics in Prometheus's format, summed over the workers."""
+        self._waiting.set(self._writer.waiting)
+        if self._folder is None:
+            return generate_latest(self._registry)
+        _forget_dead_workers(self._folder)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)
+        return generate_latest(together)
+
+
+def _forget_dead_workers(folder: Path) -> None:
+    """Drop the gauges of workers that died; their counters still count."""
+    for file in folder.glob("gauge_live*_*.db"):
+        process = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            mark_process_dead(process)
+        except PermissionError:
+            pass  # it lives

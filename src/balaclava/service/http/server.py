@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import socket
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from json import dumps, loads
@@ -20,6 +21,7 @@ from fastapi import FastAPI
 from balaclava.service.engine.jobs import CreateKey
 from balaclava.service.http.app import create_app
 from balaclava.service.http.connections import LIMITS
+from balaclava.service.http.metrics import FOLDER_VARIABLE
 from balaclava.service.http.middleware import is_loopback
 from balaclava.service.problems import StartError
 from balaclava.service.service import Service
@@ -188,12 +190,14 @@ def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) ->
     service.close()
     once = ServerSettings(**{**asdict(settings), "restored": False})
     os.environ[_SETTINGS_VARIABLE] = dumps(asdict(once))
-    uvicorn.run(  # opens a new socket, which the workers share
-        "balaclava.service.http.server:worker",
-        factory=True,
-        workers=settings.workers,
-        **{**uvicorn_options(settings), "port": port},
-    )
+    with tempfile.TemporaryDirectory(prefix="balaclava-metrics-") as folder:
+        os.environ[FOLDER_VARIABLE] = folder  # any worker answers for all
+        uvicorn.run(  # opens a new socket, which the workers share
+            "balaclava.service.http.server:worker",
+            factory=True,
+            workers=settings.workers,
+            **{**uvicorn_options(settings), "port": port},
+        )
 
 
 def worker() -> FastAPI:
