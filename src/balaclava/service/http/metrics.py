@@ -94,7 +94,7 @@ class Metrics:
             return generate_latest(self._registry)
         _forget_dead_workers(self._folder)
         together = CollectorRegistry()
-        MultiProcessCollector(together)
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
         return generate_latest(together)
 
 
@@ -105,6 +105,6 @@ def _forget_dead_workers(folder: Path) -> None:
         try:
             os.kill(process, 0)
         except ProcessLookupError:
-            mark_process_dead(process)
+            mark_process_dead(process)  # type: ignore[no-untyped-call]
         except PermissionError:
             pass  # it lives
