@@ -11,18 +11,20 @@ from balaclava.auditing.games.statistical_audit import audit_by_betting
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from tests.effort import but_slow, looks
 from tests.oracles.violators import PROVED_CONTROLS, UNUSUAL_CONTROLS, VIOLATORS
+from tests.oracles.violators.joint import JOINT
 from tests.oracles.violators.outcomes import OUTCOMES
 from tests.oracles.violators.slips import SLIPS
 
 GAME_ROUNDS = 64
 IN_GAMES = [row.name for row in VIOLATORS.values() if row.in_games]
-# Of the two newest tables, a few rows for every run of the tests.
+# Of the three newest tables, a few rows for every run of the tests.
 QUICK = {
     *("unclipped", "takes-any-reward", "mean-of-few", "refuses-large-sums", "fails-in-round-45"),
+    *("joint-tie-break", "joint-one-who-joins", "joint-open-matrix"),
     *("releases-nan", "whole-rewards-only", "window-of-two", "changes", "only-if-changed"),
 }
 BY_REPLAY = [row.name for row in VIOLATORS.values() if row.by_replay]
-LONG = {row.name for row in (*OUTCOMES, *SLIPS)} - QUICK
+LONG = {row.name for row in (*OUTCOMES, *SLIPS, *JOINT)} - QUICK
 
 
 def replayed(row, pairs=None):

@@ -18,7 +18,7 @@ from balaclava.privacy.composition import (
     RandomizedResponse,
     compose,
 )
-from balaclava.privacy.guarantee import NOTIONS, Guarantee, not_private
+from balaclava.privacy.guarantee import JOINT_NEIGHBOURS, NOTIONS, Guarantee, not_private
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf, -math.inf, "1", None, True])
@@ -57,10 +57,11 @@ def test_bad_model_or_scope(model: Any, scope: Any) -> None:
 
 
 MODEL: dict[str, Any] = {"decision": "central", "trajectory": "central", "report": "local"}
+MODEL["joint"] = "central"
 
 
 @pytest.mark.parametrize("decisions", [0, -3, 2.5, math.nan, math.inf, "5", None, True, 10**400])
-@pytest.mark.parametrize("scope", ["decision", "trajectory", "report"])
+@pytest.mark.parametrize("scope", ["decision", "trajectory", "joint", "report"])
 def test_bad_number_of_decisions(decisions: Any, scope: Any) -> None:
     with pytest.raises(ParameterError, match=r"decisions = .* whole number"):
         Guarantee(epsilon=1.0, scope=scope, model=MODEL[scope]).over(decisions)
@@ -213,8 +214,9 @@ def test_a_composed_guarantee_for_several_rewards_covers_no_more_decisions() -> 
         composed.over(31)
 
 
-def test_the_four_notions_have_words() -> None:
-    assert set(NOTIONS) == {"decision", "trajectory", "average", "report"}
+def test_the_notions_have_words() -> None:
+    assert set(NOTIONS) == {"decision", "joint", "trajectory", "average", "report"}
+    assert "of all others together" in NOTIONS["joint"]
     assert "by itself" in NOTIONS["decision"]
     assert "All decisions of a run together" in NOTIONS["trajectory"]
     assert "on average" in NOTIONS["average"]
@@ -245,6 +247,24 @@ def test_explain_names_its_scope(scope: Any, model: Any, words: list[str]) -> No
         assert word in text
     others = {"Each decision by itself", "All decisions of a run together hide", "by its owner"}
     assert sum(other in text for other in others) == 1
+
+
+def test_explain_names_what_joint_privacy_leaves_open() -> None:
+    one = Guarantee(epsilon=math.log(3), delta=1e-5, scope="joint", neighbours=JOINT_NEIGHBOURS)
+    text = one.explain()
+    for words in (
+        "decisions of all others together hide the features and the reward",
+        "runs that differ in one participant's features and reward",
+        "all other participants together",
+        "changing that participant's features and reward makes no event more likely than e^ε = 3",
+        "Not covered: the participant's own decision, to anyone who sees it",
+        "operator sees features and rewards",
+    ):
+        assert words in text
+    assert str(one).endswith("δ=1e-05 joint per participant")
+    assert one.over(10**6).epsilon == one.epsilon
+    assert "each participant is in one noisy release" in one.over(10**6).explain()
+    assert "those 3 sets of features and rewards" in one.for_rewards(3).explain()
 
 
 def test_explain_at_the_ends() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from balaclava._core.declared import LARGEST_EPSILON, Range, brief, check
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.privacy.guarantee import NEIGHBOURS_IN_TIME, Guarantee, not_private
+from balaclava.privacy.guarantee import IN_TIME, Guarantee, not_private
 
 Settle = Literal["arrival", "window"]
 MOST_PATIENCE = 10**12  # decisions; no run is longer, and 64-bit sums of rounds stay exact
@@ -98,7 +98,7 @@ def guarantee_when_settled(
     if window and guarantee.model == "central":
         return dataclasses.replace(
             guarantee,
-            neighbours=NEIGHBOURS_IN_TIME,
+            neighbours=IN_TIME[guarantee.scope == "joint"],
             assumptions=(*guarantee.assumptions, OTHERS_REGARDLESS, *added),
         )
     arrival = ARRIVES_REGARDLESS + otherwise

@@ -13,6 +13,7 @@ from balaclava.auditing.audit_report import AuditReport
 from balaclava.auditing.enumeration.exhaustive_audit import ExhaustiveAudit, audit_exhaustively
 from balaclava.auditing.games.attacks import SCREENING_GAMES, GameSetting
 from balaclava.auditing.games.compiled_games import warm_up
+from balaclava.auditing.games.joint_games import audit_joint_games
 from balaclava.auditing.games.statistical_audit import (
     BettingAudit,
     StatisticalAudit,
@@ -220,6 +221,8 @@ def play_games(
         return audit_reports(
             policy, epsilon, delta, trials=trials, seed=seed, confidence=confidence
         )
+    if claim.scope == "joint":
+        return audit_joint_games(plan.policy, claim, plan.long_rounds, seed, confidence)
     setting = GameSetting(plan.policy, delta, plan.rounds, seed)
     if quick:
         return audit_by_betting(setting, epsilon, pairs=trials // 2)

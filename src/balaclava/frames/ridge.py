@@ -118,18 +118,42 @@ def factorise(matrix: np.ndarray, factor: np.ndarray) -> float:
     """The lower Cholesky factor of a positive definite matrix. Returns log det of the matrix."""
     growth = 0.0
     for j in range(matrix.shape[0]):
-        for i in range(j, matrix.shape[0]):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= factor[i, k] * factor[j, k]
-            if i == j:
-                factor[j, j] = math.sqrt(max(total, 1e-300))
-                growth += 2.0 * math.log(factor[j, j])
-            else:
-                factor[i, j] = total / factor[j, j]
-        for i in range(j):
-            factor[i, j] = 0.0
+        root = math.sqrt(max(square_of_pivot(matrix, factor, j), 1e-300))
+        fill_column(matrix, factor, j, root)
+        growth += 2.0 * math.log(root)
     return growth
+
+
+@kernel(borrows=True)
+def factorise_if_definite(matrix: np.ndarray, factor: np.ndarray, shift: float) -> bool:
+    """The lower Cholesky factor of matrix + shift I, if that is positive definite."""
+    for j in range(matrix.shape[0]):
+        square = square_of_pivot(matrix, factor, j) + shift
+        if square <= 0.0:
+            return False
+        fill_column(matrix, factor, j, math.sqrt(square))
+    return True
+
+
+@kernel(borrows=True)
+def square_of_pivot(matrix: np.ndarray, factor: np.ndarray, j: int) -> float:
+    total = matrix[j, j]
+    for k in range(j):
+        total -= factor[j, k] * factor[j, k]
+    return total
+
+
+@kernel(borrows=True)
+def fill_column(matrix: np.ndarray, factor: np.ndarray, j: int, root: float) -> None:
+    """Column j of a factor, given those before it and its entry on the diagonal."""
+    factor[j, j] = root
+    for i in range(j + 1, matrix.shape[0]):
+        total = matrix[i, j]
+        for k in range(j):
+            total -= factor[i, k] * factor[j, k]
+        factor[i, j] = total / root
+    for i in range(j):
+        factor[i, j] = 0.0
 
 
 @kernel(borrows=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from balaclava.privacy.composition import Composition, Law
 
 Model = Literal["none", "central", "local"]
-Scope = Literal["none", "decision", "trajectory", "report"]
+Scope = Literal["none", "decision", "joint", "trajectory", "report"]
 
 NEIGHBOURS = "reward streams that differ in one time step's reward"
 
@@ -26,14 +26,25 @@ NEIGHBOURS_IN_TIME = (
     "it arrived at all"
 )
 
-# The four notions of private bandits. All but "average" are scopes. "average" follows from
-# "trajectory" at the same epsilon and delta.
+JOINT_NEIGHBOURS = "runs that differ in one participant's features and reward"
+JOINT_NEIGHBOURS_IN_TIME = (
+    "runs that differ in one participant's features and reward, in its time of arrival, or in "
+    "whether it arrived at all"
+)
+IN_TIME = (NEIGHBOURS_IN_TIME, JOINT_NEIGHBOURS_IN_TIME)  # neighbours that cover arrival
+
+# The notions of private bandits. All but "average" are scopes. "average" follows from "trajectory"
+# at the same epsilon and delta.
 NOTIONS = {
     "decision": (
         "Each decision by itself hides the reward of any one time step. Several decisions together "
         "reveal more than one of them."
     ),
     "trajectory": "All decisions of a run together hide the reward of any one time step.",
+    "joint": (
+        "The decisions of all others together hide the features and the reward of any one "
+        "participant. A participant's own decision shows its own features."
+    ),
     "average": (
         "As for a trajectory, but only on average over rewards drawn at random, and for changes "
         "that touch one reward in expectation. Weaker: some reward streams may be less protected."
@@ -50,6 +61,10 @@ _OBSERVER = {
         "decisions"
     ),
     "trajectory": "an observer of all decisions, even one with all other rewards",
+    "joint": (
+        "all other participants together, even with all their features and rewards, and anyone "
+        "who sees the released sums"
+    ),
     "report": "an observer of the reports, including the operator",
 }
 
@@ -58,6 +73,11 @@ _ONCE = {
         "The loss does not grow with the number of decisions: ε pays for all noisy releases that a "
         "reward enters, their noise is drawn once, and all decisions (here {n}) are computed from "
         "the releases."
+    ),
+    "joint": (
+        "The loss does not grow with the number of decisions: each participant is in one noisy "
+        "release, and the decisions of all others (here {n} in all) are computed from the releases "
+        "and their own features."
     ),
     "report": (
         "The loss does not grow with the number of decisions: each reward is reported once, with "
@@ -68,6 +88,10 @@ _ONCE = {
 _NOT_COVERED = (
     "Not covered: the time of a decision, who took part, the names of arms, whether a reward "
     "arrived at all, and records that the operator keeps elsewhere."
+)
+_NOT_COVERED_JOINT = (
+    "Not covered: the participant's own decision, to anyone who sees it. Lists of decisions, "
+    "counts of decisions by arm and exports show such decisions: keep them to the operator."
 )
 _NOT_COVERED_IN_TIME = (
     "When and whether a reward arrived is covered like the reward itself. Not covered: the time of "
@@ -80,7 +104,8 @@ class Guarantee:
     """A privacy guarantee: epsilon and delta, their scope, and their assumptions.
 
     `scope` states what the epsilon covers: one decision at a time ("decision"), all decisions of
-    a run together ("trajectory"), or each reward as it leaves its owner ("report"). `explain`
+    a run together ("trajectory"), features and reward of a participant in the decisions of all
+    others ("joint"), or each reward as it leaves its owner ("report"). `explain`
     describes the guarantee in words, `over` bounds the loss of many decisions together, and
     `for_rewards` the loss of a participant who gives several rewards.
 
@@ -148,7 +173,7 @@ class Guarantee:
                 more is known than its epsilon and delta.
 
         Returns:
-            A guarantee of scope "trajectory" or "report", or one that promises nothing.
+            A guarantee of scope "trajectory", "joint" or "report", or one that promises nothing.
 
         Raises:
             ParameterError: if an argument is out of range.
@@ -271,6 +296,7 @@ class Guarantee:
                 f"Nothing is promised{why}. An observer of the decisions may learn the reward of "
                 "any time step from them."
             )
+        joint = [_NOT_COVERED_JOINT] if self.scope == "joint" else []
         sentences = [
             NOTIONS[self.scope],
             f"These look alike to an observer: {self.neighbours}.",
@@ -278,7 +304,8 @@ class Guarantee:
             f"It holds against {_OBSERVER[self.scope]}.",
             self._meaning(),
             *self._relations(),
-            _NOT_COVERED_IN_TIME if self.neighbours == NEIGHBOURS_IN_TIME else _NOT_COVERED,
+            *joint,
+            _NOT_COVERED_IN_TIME if self.neighbours in IN_TIME else _NOT_COVERED,
         ]
         if self.explanation:
             sentences.append(self.explanation)
@@ -293,6 +320,11 @@ class Guarantee:
         of that may be many times delta.
         """
         rewards = "that reward" if self.rewards == 1 else "those rewards together"
+        if self.scope == "joint":
+            whose = "that participant's features and reward"
+            rewards = (
+                whose if self.rewards == 1 else f"those {self.rewards} sets of features and rewards"
+            )
         if self.delta == 0:
             return (
                 f"With ε={rounded_up(self.epsilon)}, seeing it multiplies the odds of any guess "
@@ -319,6 +351,8 @@ class Guarantee:
             return [
                 "It does not cover several decisions together: `over(decisions)` gives their loss."
             ]
+        if self.scope == "joint":
+            return ["The operator sees features and rewards and must be trusted with them."]
         if self.scope == "report":
             return ["All decisions of a run together, made from the reports, reveal no more."]
         lines = ["It also holds on average over rewards drawn at random, which is weaker."]
@@ -341,7 +375,12 @@ class Guarantee:
         if not self.private:
             return "not private"
         many = f" for {self.rewards} rewards" if self.rewards > 1 else ""
-        return f"ε={rounded_up(self.epsilon)}{_and_delta(self.delta)} per {self.scope}{many}"
+        return f"ε={rounded_up(self.epsilon)}{_and_delta(self.delta)} {self.covered}{many}"
+
+    @property
+    def covered(self) -> str:
+        """What the epsilon is of, in tables: "per trajectory", "joint per participant"."""
+        return "joint per participant" if self.scope == "joint" else f"per {self.scope}"
 
 
 def not_private(reason: str, reference: str = "") -> Guarantee:

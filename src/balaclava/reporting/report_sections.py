@@ -153,7 +153,7 @@ class PanelSection:
         rivals = [policies[family[0].label] for family in families]
         return ChartCurve(
             _family_name(policy, rivals),
-            f"per {policy.guarantee.scope}",
+            policy.guarantee.covered,
             self.looks[rows[0].label],
             np.array([policies[row.label].guarantee.epsilon for row in rows]),
             np.array([row.mean for row in rows]),

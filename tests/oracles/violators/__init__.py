@@ -6,6 +6,7 @@ from tests.oracles.violators.careful import CAREFUL
 from tests.oracles.violators.controls import PROVED, UNUSUAL
 from tests.oracles.violators.frame import Violator
 from tests.oracles.violators.hidden import HIDDEN
+from tests.oracles.violators.joint import JOINT
 from tests.oracles.violators.noise import NOISE
 from tests.oracles.violators.outcomes import OUTCOMES
 from tests.oracles.violators.rare import RARE
@@ -25,7 +26,7 @@ def by_name(*tables: list[Violator]) -> dict[str, Violator]:
 
 
 VIOLATORS = by_name(
-    NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN, OUTCOMES, SLIPS
+    NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN, OUTCOMES, SLIPS, JOINT
 )  # fmt: skip
 PROVED_CONTROLS = by_name(PROVED)  # replay proves them
 UNUSUAL_CONTROLS = by_name(UNUSUAL, CAREFUL)  # replay may leave them unproved

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import balaclava as bl
 from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.problems import Problem
 
 SHOP = {"name": "shop", "policy": "dp-imed", "arms": ["plain", "map"], "reward_window": 60.0}
 
@@ -37,3 +40,10 @@ def test_a_request_is_for_the_experiment_that_has_all_that_it_names():
         **SHOP | {"policy": "dp-klucb"}, parameters={"epsilon": 1.0}
     )
     assert not other.matches(stored)
+
+
+def test_a_policy_with_confidential_features_is_refused():
+    """The dashboard and the exports display decisions, which depend on features."""
+    given = {"features": 2, "epsilon": 1.0, "delta": 1e-5}
+    with pytest.raises(Problem, match="hides features from all but their participant"):
+        ExperimentDefinition.checked(**{**SHOP, "policy": "dp-squarecb"}, parameters=given)

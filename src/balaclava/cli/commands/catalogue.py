@@ -32,7 +32,11 @@ def complete_environment(_: click.Context, parameter: click.Parameter, text: str
 @click.argument("name", required=False, shell_complete=complete_policy)
 @option("--private/--not-private", bool, "Only private ones, or only others.", default=None)
 @option("--rewards", ["bounded", "real", "loss", "any"], "Only policies that take such rewards.")
-@option("--scope", ["decision", "trajectory", "report", "none"], "Only policies that protect this.")
+@option(
+    "--scope",
+    ["decision", "joint", "trajectory", "report", "none"],
+    "Only policies that protect this.",
+)
 @option("--json as_json", bool, "Print as JSON.")
 def policies(
     name: str | None, private: bool | None, rewards: str | None, scope: str | None, as_json: bool

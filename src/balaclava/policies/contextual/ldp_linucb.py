@@ -30,7 +30,7 @@ def learn(
 
 
 @register
-class LDPLinUCB(LocalBoundedPolicy, linear_context.ContextualPolicy):
+class LDPLinUCB(LocalBoundedPolicy, linear_context.RidgePolicy):
     """LinUCB on rewards that each participant reports as one random bit; the contexts are public.
 
     For rewards that only the participant's device may see, if the features of participants are

@@ -80,10 +80,6 @@ class ContextualPolicy(BoundedPolicy):
     disjoint: Disjoint = False
     feature_bound: FeatureBound = 1.0
     long_features: LongFeatures = "refuse"
-    parameter_bound: ParameterBound = 1.0
-    ridge: RidgeWeight = 1.0
-    radius_scale: RadiusScale = 1.0
-    failure_probability: FailureProbability = 0.01
     outstanding: Outstanding = 4096
     feature_names: ClassVar[tuple[str, ...] | None] = None  # set on the object if given
 
@@ -209,7 +205,16 @@ class ContextualPolicy(BoundedPolicy):
         return practice_rows(1 if self.disjoint else self.arms, self.features, self.feature_bound)
 
 
-class PrivateContextualPolicy(ContextualPolicy):
+class RidgePolicy(ContextualPolicy):
+    """A contextual policy with the parameters of a ridge regression and its intervals."""
+
+    parameter_bound: ParameterBound = 1.0
+    ridge: RidgeWeight = 1.0
+    radius_scale: RadiusScale = 1.0
+    failure_probability: FailureProbability = 0.01
+
+
+class PrivateContextualPolicy(RidgePolicy):
     """A policy that protects rewards in a known range, not the contexts."""
 
     assumptions: ClassVar[tuple[str, ...]] = (CONTEXT_IS_PUBLIC,)

@@ -13,7 +13,7 @@ from balaclava.frames.ridge import Ridge, add_row, begin_ridge, dot, multiply, r
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import (
     REWARD_SPREAD,
-    ContextualPolicy,
+    RidgePolicy,
     coefficient_block,
     context_row,
     copy_features,
@@ -122,7 +122,7 @@ def learn(
         renew_radius(params, state, block)
 
 
-class LinearPolicy(ContextualPolicy):
+class LinearPolicy(RidgePolicy):
     """A linear policy without privacy."""
 
     def constants(self) -> Params:

@@ -81,6 +81,13 @@ class ExperimentDefinition:
         return definition
 
     def _require_fit(self, policy: Policy) -> None:
+        if policy.scope == "joint":
+            raise Problem(
+                422,
+                f"{policy.name} hides features from all but their participant, and the service "
+                "displays and exports decisions, which depend on them; run it as an agent, or "
+                "choose a policy whose features are public",
+            )
         if not takes_features(policy):
             try:
                 policy.checked_context(None)
