@@ -8,6 +8,7 @@ import balaclava as bl
 from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.games.attacks import GameSetting
 from balaclava.auditing.games.statistical_audit import audit_by_betting
+from balaclava.auditing.joint.joint_replay import replay_all_neighbours
 from balaclava.auditing.replay.replay_audit import audit_by_replay
 from tests.effort import but_slow, looks
 from tests.oracles.violators import PROVED_CONTROLS, UNUSUAL_CONTROLS, VIOLATORS
@@ -32,7 +33,7 @@ def replayed(row, pairs=None):
     policy, rounds = plan.policy, plan.replay_rounds
     if row.rounds is not None:
         policy, rounds = row.policy, row.rounds
-    return audit_by_replay(
+    return replay_all_neighbours(
         policy, row.policy.guarantee, rounds=rounds, pairs=pairs or row.pairs, seed=row.seed
     )
 

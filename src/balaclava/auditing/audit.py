@@ -13,18 +13,19 @@ from balaclava.auditing.audit_report import AuditReport
 from balaclava.auditing.enumeration.exhaustive_audit import ExhaustiveAudit, audit_exhaustively
 from balaclava.auditing.games.attacks import SCREENING_GAMES, GameSetting
 from balaclava.auditing.games.compiled_games import warm_up
-from balaclava.auditing.games.joint_games import audit_joint_games
 from balaclava.auditing.games.statistical_audit import (
     BettingAudit,
     StatisticalAudit,
     audit_by_betting,
     audit_statistically,
 )
+from balaclava.auditing.joint.joint_games import audit_joint_games
+from balaclava.auditing.joint.joint_replay import replay_all_neighbours
 from balaclava.auditing.laws.exact_audit import ExactAudit, audit_exactly
 from balaclava.auditing.laws.local_reports import audit_reports
 from balaclava.auditing.laws.mechanism_laws import LawAudit, audit_laws
 from balaclava.auditing.replay.agent_audit import audit_agents
-from balaclava.auditing.replay.replay_audit import ReplayAudit, audit_by_replay
+from balaclava.auditing.replay.replay_audit import ReplayAudit
 from balaclava.auditing.replay.scenario_kinds import SCENARIO_KINDS, UNSCALED_KINDS
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
@@ -163,7 +164,7 @@ def check_proof(
     """
     claim, entries = policy.guarantee, dict[Any, Any]()
     replay = functools.partial(
-        audit_by_replay, claim=claim, seed=seed, games=True, entries=entries, ended=ended
+        replay_all_neighbours, claim=claim, seed=seed, games=True, entries=entries, ended=ended
     )
     result = replay(
         plan.policy, rounds=plan.replay_rounds, pairs=pairs, seconds=seconds, kinds=SCENARIO_KINDS

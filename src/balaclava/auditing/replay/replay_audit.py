@@ -26,7 +26,6 @@ from balaclava.auditing.rare_answers import RareAnswers, code_numbers
 from balaclava.auditing.replay.amplified_states import amplified_fault
 from balaclava.auditing.replay.answer_dependence import depends_on_chance, reading_rounds
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
-from balaclava.auditing.replay.joint_replay import audit_joint_by_replay
 from balaclava.auditing.replay.long_replay import LongReplay
 from balaclava.auditing.replay.recorded_run import (
     RecordedRun,
@@ -446,17 +445,6 @@ def audit_by_replay(
     if entries is not None:
         entries |= auditor.entries
     result = auditor.conclude()
-    if claim.scope == "joint" and not result.fault:
-        joint = audit_joint_by_replay(
-            policy, claim, kinds, rounds=rounds, pairs=pairs, seed=seed, seconds=seconds,
-            games=games, ended=ended,
-        )  # fmt: skip
-        result = result.joined(
-            ReplayAudit(
-                joint.verdict, joint.pairs, joint.moved, joint.worst.epsilon, joint.worst.delta,
-                joint.fault, joint.worst.declared,
-            )
-        )  # fmt: skip
     if result.verdict == "consistent" and not clips_rewards(policy):
         return dataclasses.replace(result, verdict="unproved", fault=NOT_CLIPPED)
     return result

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.games.joint_games import pulls_of_others
-from balaclava.auditing.replay.joint_replay import extreme_context
-from balaclava.auditing.replay.replay_audit import audit_by_replay
+from balaclava.auditing.joint.joint_games import pulls_of_others
+from balaclava.auditing.joint.joint_replay import extreme_context, replay_all_neighbours
 
 
 @pytest.mark.parametrize("disjoint", [True, False])
@@ -17,7 +16,7 @@ def test_it_proves_dp_squarecb_up_to_its_sensitivity(disjoint: bool) -> None:
         "dp-squarecb", arms=2, features=2, disjoint=disjoint, epsilon=1.0, delta=1e-3,
         first_batch=8, outstanding=64,
     )  # fmt: skip
-    found = audit_by_replay(policy, policy.guarantee, rounds=24, pairs=60, seed=1)
+    found = replay_all_neighbours(policy, policy.guarantee, rounds=24, pairs=60, seed=1)
     assert found.verdict == "consistent", str(found)
     assert found.epsilon > 0.5
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava.auditing.games.joint_games import JointGames, JointNeighbour, with_neighbour
+from balaclava.auditing.joint.joint_games import JointGames, JointNeighbour, with_neighbour
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
 from balaclava.auditing.replay.recorded_run import (
     DIFFERENT_DECISION,
@@ -28,8 +28,9 @@ from balaclava.auditing.replay.recorded_run import (
     ScenarioRunner,
     record,
 )
+from balaclava.auditing.replay.replay_audit import ReplayAudit, audit_by_replay
 from balaclava.auditing.replay.reward_choices import reward_limits
-from balaclava.auditing.replay.scenario_kinds import ScenarioKind, make_scenario
+from balaclava.auditing.replay.scenario_kinds import START_KINDS, ScenarioKind, make_scenario
 from balaclava.auditing.state_copies import copy_state
 from balaclava.auditing.tape import Divergence, Replayer
 from balaclava.auditing.two_sample_bounds import VIOLATION_ERROR
@@ -43,16 +44,6 @@ _TESTED_PAIRS = 3  # unproved pairs that games test
 _MOST_UNPROVED = 6  # pairs, after which the search ends
 
 
-class JointReplay(NamedTuple):
-    """What the replay of joint neighbours found."""
-
-    verdict: str  # "consistent" | "unproved" | "violated" | "not examined"
-    pairs: int
-    moved: int
-    worst: ComposedLoss
-    fault: str
-
-
 class UnprovedJointPair(NamedTuple):
     """A pair whose loss replay cannot account for."""
 
@@ -62,50 +53,90 @@ class UnprovedJointPair(NamedTuple):
     excess: float
 
 
-def audit_joint_by_replay(
+def replay_all_neighbours(
     policy: Policy,
     claim: Guarantee,
-    kinds: tuple[ScenarioKind, ...],
     *,
-    rounds: int,
+    kinds: tuple[ScenarioKind, ...] = START_KINDS,
     pairs: int,
-    seed: int,
-    seconds: float,
-    games: bool,
-    ended: Callable[[], bool],
-) -> JointReplay:
-    """Try `pairs` neighbours that differ in a participant, spread over scenarios of all kinds."""
-    rng, deadline = np.random.default_rng([seed, 1]), time.thread_time() + seconds
-    limits, tried, moved = reward_limits(policy), 0, 0
-    worst, unproved = ComposedLoss(), list[UnprovedJointPair]()
-    usable = [kind for kind in kinds if not kind.start and not kind.long]
-    for number in range(max(pairs // _PAIRS_PER_SCENARIO, len(usable))):
-        late = time.thread_time() > deadline and number >= len(usable)
-        if late or ended() or len(unproved) >= _MOST_UNPROVED:
-            break
-        kind = usable[number % len(usable)]
-        scenario = make_scenario(policy, kind, number, rounds, limits, seed, rng)
-        if scenario is None:
-            continue
-        run = record(policy, scenario, seed + number)
-        neighbours = joint_neighbours(policy, run, limits, rng)
-        for neighbour, outcome in replay_joint(policy, run, neighbours):
-            tried += 1
-            moved += bool(outcome.moves or outcome.fault)
-            loss = compose(outcome.moves, claim) if outcome.moves else ComposedLoss()
-            where = f"the participant of round {run.scenario.times[neighbour.slot]}"
-            if outcome.fault:
-                fault = f"{where}: {outcome.fault}"
-                unproved.append(UnprovedJointPair(run, neighbour, fault, math.inf))
-            elif not (loss.within(claim) and loss.declared_within(claim)):
-                fault = f"{where}: {loss}; claimed is {claim}"
-                unproved.append(UnprovedJointPair(run, neighbour, fault, loss.epsilon))
-            elif loss.epsilon > worst.epsilon:
-                worst = loss
-    if not unproved:
-        return JointReplay("consistent" if moved else "not examined", tried, moved, worst, "")
-    verdict, fault = _test_unproved(policy, claim, unproved, seed, games)
-    return JointReplay(verdict, tried, moved, worst, fault)
+    seconds: float = math.inf,
+    **options: Any,
+) -> ReplayAudit:
+    """Replay neighbours that differ in a reward and, for scope "joint", in a participant.
+
+    Args:
+        policy: The policy to audit.
+        claim: The guarantee to check.
+        kinds: Kinds of scenarios.
+        pairs: Neighbours of each sort to try.
+        seconds: Processor time of each sort, after which no further scenario begins.
+        **options: Further arguments of `audit_by_replay`.
+    """
+    result = audit_by_replay(policy, claim, kinds=kinds, pairs=pairs, seconds=seconds, **options)
+    usable = tuple(kind for kind in kinds if not kind.start and not kind.long)
+    if claim.scope != "joint" or result.fault or not usable:
+        return result
+    search = JointSearch(policy, claim, options["seed"], options.get("ended", lambda: False))
+    search.try_kinds(usable, options["rounds"], pairs, seconds)
+    return result.joined(search.conclude(options.get("games", False)))
+
+
+class JointSearch:
+    """Replays neighbours that differ in a participant, and collects what it cannot account for."""
+
+    def __init__(
+        self, policy: Policy, claim: Guarantee, seed: int, ended: Callable[[], bool]
+    ) -> None:
+        self.policy, self.claim, self.seed, self.ended = policy, claim, seed, ended
+        self.rng = np.random.default_rng([seed, 1])
+        self.tried = self.moved = 0
+        self.worst = ComposedLoss()
+        self.unproved: list[UnprovedJointPair] = []
+
+    def try_kinds(
+        self, kinds: tuple[ScenarioKind, ...], rounds: int, pairs: int, seconds: float
+    ) -> None:
+        """Try each kind once, and again while pairs and time are left."""
+        deadline, limits = time.thread_time() + seconds, reward_limits(self.policy)
+        for number in range(max(pairs // _PAIRS_PER_SCENARIO, len(kinds))):
+            late = time.thread_time() > deadline and number >= len(kinds)
+            if late or self.ended() or len(self.unproved) >= _MOST_UNPROVED:
+                return
+            kind = kinds[number % len(kinds)]
+            scenario = make_scenario(self.policy, kind, number, rounds, limits, self.seed, self.rng)
+            if scenario is None:
+                continue
+            run = record(self.policy, scenario, self.seed + number)
+            neighbours = joint_neighbours(self.policy, run, limits, self.rng)
+            for neighbour, outcome in replay_joint(self.policy, run, neighbours):
+                self.judge(run, neighbour, outcome)
+
+    def judge(self, run: RecordedRun, neighbour: JointNeighbour, outcome: ReplayOutcome) -> None:
+        """Find a pair within the claim, or unproved."""
+        self.tried += 1
+        self.moved += bool(outcome.moves or outcome.fault)
+        loss = compose(outcome.moves, self.claim) if outcome.moves else ComposedLoss()
+        where = f"the participant of round {run.scenario.times[neighbour.slot]}"
+        if outcome.fault:
+            fault = f"{where}: {outcome.fault}"
+            self.unproved.append(UnprovedJointPair(run, neighbour, fault, math.inf))
+        elif not (loss.within(self.claim) and loss.declared_within(self.claim)):
+            fault = f"{where}: {loss}; claimed is {self.claim}"
+            self.unproved.append(UnprovedJointPair(run, neighbour, fault, loss.epsilon))
+        elif loss.epsilon > self.worst.epsilon:
+            self.worst = loss
+
+    def conclude(self, games: bool) -> ReplayAudit:
+        """The result; with `games`, they test the worst of the unproved pairs."""
+        verdict, fault = "consistent" if self.moved else "not examined", ""
+        if self.unproved:
+            verdict, fault = _test_unproved(
+                self.policy, self.claim, self.unproved, self.seed, games
+            )
+        return ReplayAudit(
+            verdict, self.tried, self.moved, self.worst.epsilon, self.worst.delta, fault,
+            self.worst.declared,
+        )  # fmt: skip
 
 
 def _test_unproved(

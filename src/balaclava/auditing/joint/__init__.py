@@ -1,0 +1,1 @@
+"""Audits of scope "joint": neighbours differ in one participant's features and reward."""
