@@ -30,6 +30,8 @@ POLICIES = {
     "dp-imed": (batched, {"first_batch": 2.0}),
     "dp-klucb": (batched, {"explore": 0.3, "holdout": 0.1}),
     "lazy-dp-ucb": (batched, {}),
+    "dp-imed, memory 40": (batched, {"first_batch": 2.0, "memory": 40}),
+    "dp-klucb, detect": (batched, {"first_batch": 2.0, "memory": "detect", "explore": 0.2}),
     # With little noise and small rewards no arm is eliminated for many short epochs, so each row
     # is used several times.
     "dp-se": (
@@ -42,7 +44,7 @@ POLICIES = {
 class AgentMachine(RuleBasedStateMachine):
     """Plays an agent, and keeps each reward beside its arm and phase until it is released."""
 
-    name = "dp-imed"
+    name = "dp-imed"  # and a memory, after a comma
 
     @initialize(
         arms=st.integers(1, 4),
@@ -50,13 +52,18 @@ class AgentMachine(RuleBasedStateMachine):
         patience=st.sampled_from((5, 20, None)),
         most=st.sampled_from((2**14, 2**17, 2**20)),
         seed=st.integers(0, 2**32),
+        has_prior=st.booleans(),
     )
-    def start(self, arms, window, patience, most, seed):
+    def start(self, arms, window, patience, most, seed, has_prior):
         module, parameters = POLICIES[self.name]
         module.laplace_release = self.note_release
-        policy = bl.policy(self.name, arms=arms, **{"epsilon": 20.0, **parameters})
+        name = self.name.partition(",")[0]
+        policy = bl.policy(name, arms=arms, **{"epsilon": 20.0, **parameters})
         wait = {"patience": patience or 20, "settle": "window", "missing": 0.0}
-        self.agent = policy.agent(seed=seed, **(wait if window else {"patience": patience}))
+        how = wait if window else {"patience": patience}
+        if has_prior and arms > 1 and not policy.fixed_arms:
+            how["prior"] = {str(arm): (0.1 * arm, 40) for arm in range(arms)}
+        self.agent = policy.agent(seed=seed, **how)
         self.luck = np.random.default_rng(seed)
         self.most = most  # steps in a reward
         self.open: list[bl.Decision] = []
@@ -132,6 +139,13 @@ class AgentMachine(RuleBasedStateMachine):
             assert self.open[-1].arm in available
             assert 0.0 < self.open[-1].propensity <= 1.0
 
+    @precondition(lambda self: self.arms_change)
+    @rule(most=st.sampled_from((0.0, 0.5, 1.0)))
+    def set_shares(self, most):
+        live = self.agent._runner.open_roster().live
+        arms = self.luck.choice(live, self.luck.integers(1, len(live) + 1), replace=False)
+        self.agent.set_shares({int(arm): most / len(arms) for arm in arms})
+
     @rule()
     def save_and_restore(self):
         self.agent = bl.restore(json.loads(json.dumps(self.agent.save())))
@@ -144,8 +158,8 @@ class AgentMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_released_rewards(self):
-        """Unless `missing` counts: several sums of it are equal."""
-        if not self.agent._delivery.window:
+        """Unless `missing` counts: several sums of it are equal. A memory forgets rewards."""
+        if not self.agent._delivery.window and "," not in self.name:
             roster = self.agent._runner.roster
             archived = sum(rewards for rewards, _, _ in roster.archived.values()) if roster else 0
             assert self.agent._runner.state.rewards.sum() + archived == self.released
@@ -153,7 +167,7 @@ class AgentMachine(RuleBasedStateMachine):
     @invariant()
     def sums_hold_the_rest(self):
         """A policy on pools drops no reward: its sums are those of the unreleased rewards."""
-        if self.name != "dp-se":
+        if self.name != "dp-se" and "," not in self.name:
             assert self.agent._runner.state.sums.sum() == sum(map(sum, self.waiting.values()))
 
     def teardown(self):

@@ -13,6 +13,8 @@ from balaclava._core.kernels import kernel
 from balaclava._core.registry import Registry
 from balaclava.errors import IncompatibleError, ParameterError
 
+# Pairs of a first round and the arms on offer from then on.
+Offers = Sequence[tuple[int, tuple[int, ...]]]
 Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
 
@@ -122,6 +124,11 @@ class Environment(Declared):
     def scene(self) -> Scene:
         """The kernels that draw the contexts."""
         return FIXED_SCENE
+
+    @property
+    def arms_on_offer(self) -> Offers | None:
+        """The arms on offer, from the first round of each segment on; None: always all."""
+        return None
 
     @property
     def advise(self) -> Callable[..., Any]:

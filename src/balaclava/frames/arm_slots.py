@@ -47,6 +47,24 @@ def with_new_slot(begin: Begin, params: Any, state: Any) -> Any:
     return more
 
 
+def kept_slots(begin: Begin, params: Any, state: Any, slots: Sequence[int]) -> Any:
+    """The state with these slots alone; no batch of any arm may wait to count."""
+    fresh = resized(begin, params, len(slots))
+    kept = _taken(state, resized(begin, params, len(slots)), np.asarray(slots), _needed(params))
+    pools = find_pools(kept)
+    if pools is None:
+        return kept
+    return _with_pools(kept, pools._replace(**{n: getattr(find_pools(fresh), n) for n in _QUEUE}))
+
+
+def _with_pools(state: Any, pools: Pools) -> Any:
+    """The state with other pools in it."""
+    if isinstance(state, Pools):
+        return pools
+    parts = (_with_pools(part, pools) if hasattr(part, "_fields") else part for part in state)
+    return type(state)(*parts)
+
+
 def clear_slot(begin: Begin, params: Any, state: Any, slot: int) -> None:
     """Make a slot that `is_free` that of an arm without decisions."""
     leave(state)  # the arm is tried at once
@@ -128,6 +146,9 @@ def choose_among(
             whole.queued_arms[place % room] = chosen[whole.queued_arms[place % room]]
         current = int(find_pools(part).current[0])
         whole.current[0] = chosen[current] if current >= 0 else -1
+        # A memory may have forgotten releases of the part.
+        whole.arms_with_release[0] = np.count_nonzero(whole.weights)
+        whole.lead[0] = leading_slot(whole, range(params.arms))
     return int(chosen[arm]), int(phase)
 
 
@@ -276,7 +297,8 @@ def _summary(pools: Pools, slots: np.ndarray) -> dict[str, np.ndarray]:
     tried = _tried(pools, slots)
     with_release = np.count_nonzero(pools.weights[slots])
     return {
-        "arms_untried": np.array([np.count_nonzero(~tried)]),
+        # After the first pulls an arm that comes is tried by the rule: it does not count here.
+        "arms_untried": np.array([np.count_nonzero(~tried) if pools.first_pulls[0] else 0]),
         "arms_with_release": np.array([with_release]),
         "first_pulls": np.array([with_release == 0 or (pools.first_pulls[0] and not tried.all())]),
         "lead": np.array([leading_slot(pools, slots.tolist())]),

@@ -18,6 +18,7 @@ from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, failed_choice, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
+from balaclava.simulation.arm_segments import segment_player
 from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.loops import NO_SUCH_ARM, STOP, make_late_play, make_play, rehearse
 from balaclava.simulation.moment_warnings import warn_of_moments
@@ -293,6 +294,10 @@ def _prepared(
     interpreted: bool,
 ) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """The loop with all arguments bound but its random streams."""
+    if environment.arms_on_offer is not None:
+        if recorded:
+            raise IncompatibleError(f"winners are not recorded on {environment.name}; leave it out")
+        return segment_player(policy, environment, rounds, interpreted=interpreted)
     fixed: tuple[Any, ...] = (policy.constants(), environment.constants(), environment.arms)
     kernels: tuple[Callable[..., Any], ...] = (
         *policy.kernels,
@@ -417,7 +422,24 @@ def require_compatible(
             f"{label}: its horizon = {longest} is shorter than horizon = {horizon}; make "
             "the policy with the longer one"
         )
+    if environment.arms_on_offer is not None:
+        _require_changing_arms(label, policy, environment, feedback)
     require_missing(policy, feedback.settling)
+
+
+def _require_changing_arms(
+    label: str, policy: Policy, environment: Environment, feedback: Feedback
+) -> None:
+    """Refuse what arms that come and leave do not allow."""
+    if policy.fixed_arms:
+        raise IncompatibleError(
+            f"{label} cannot change its arms, as {environment.name} does: {policy.fixed_arms}; use "
+            "dp-imed"
+        )
+    if not feedback.prompt:
+        raise IncompatibleError(
+            f"rewards on {environment.name} must arrive at once; leave out delays and windows"
+        )
 
 
 def _require_features(label: str, policy: Policy, environment: Environment) -> None:

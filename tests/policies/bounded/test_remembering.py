@@ -159,8 +159,41 @@ def test_masks_and_arms_that_come_and_go_keep_the_memory_consistent():
         agent.tell(decision, float(luck.random() < 0.2 + 0.1 * (decision.arm % 6)))
         memory = agent._runner.state
         assert list(memory.faults(t + 1)) == []
+        assert list(memory.pools.faults(t + 1)) == []
+        assert memory.pools.arms_with_release[0] == np.count_nonzero(memory.pools.weights)
         assert (memory.pools.rewards >= 0).all()
         assert (memory.pools.weights <= 120).all()
+
+
+def test_a_short_memory_allows_any_number_of_arms_that_come_and_leave():
+    agent = agent_of(80)
+    for number in range(40):
+        agent.add_arm(f"arm {number}")
+        agent.retire_arm(f"arm {number}")
+    play(agent, [0.5] * 42, 30)
+    assert bl.restore(deepcopy(agent.save())).policy.arms == 42
+
+
+def test_an_arm_that_comes_while_some_rest_is_tried_without_even_draws():
+    """Also while its rewards are awaited: the leader is played, not an arm at random."""
+    agent = agent_of(200, arms=3)
+    play(agent, (0.1, 0.5, 0.9), 320)
+    agent.add_arm("later")
+    waiting = [agent.ask(available=[1, 2, 3]) for _ in range(40)]
+    labels = [decision.label for decision in waiting]
+    assert labels[:5] == ["later"] * 5
+    assert "later" not in labels[5:]
+
+
+def test_with_a_retired_arm_in_its_slot_the_arms_with_a_release_are_counted():
+    agent, means = agent_of(200, arms=4), (0.1, 0.02, 0.02, 0.95)
+    play(agent, means, 100)
+    agent.retire_arm(0)
+    for _ in range(30):
+        play(agent, means, 20)
+        pools = agent._runner.state.pools
+        assert pools.arms_with_release[0] == np.count_nonzero(pools.weights)
+        bl.restore(deepcopy(agent.save()))
 
 
 @pytest.mark.parametrize("memory", [80, "detect"])

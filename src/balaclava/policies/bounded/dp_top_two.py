@@ -219,7 +219,8 @@ class TopTwoPolicy(GrowingBatchPolicy):
     def constants(self) -> Any:
         params = super().constants()
         needed = math.log((self.arms - 1.0) / (1.0 - self.confidence))
-        return with_needed(type(params))(*params, np.full(int(self.arms), needed))
+        kind: Any = type(params)
+        return with_needed(kind)(*params, np.full(int(self.arms), needed))
 
     def with_claims(self, params: Any, claims: Sequence[float]) -> Any:
         needed = np.log(np.array(claims) / (1.0 - self.confidence))

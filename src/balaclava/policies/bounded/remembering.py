@@ -144,13 +144,13 @@ class RememberingPolicy(batched.GrowingBatchPolicy):
         super().__post_init__()
         if self.memory is None or self.memory == DETECT:
             return
-        first, least = self.constants().first_batch, frame.BATCHES_PER_MEMORY
-        if self.memory < least * max(math.ceil(first), self.arms):
+        first = math.ceil(self.constants().first_batch)
+        least = frame.BATCHES_PER_MEMORY * first
+        if self.memory < least:  # arms are not counted: those that left are among them
             raise self.refuse(
                 "memory",
                 f"is too short: a batch takes at most an eighth of it, but a first batch takes "
-                f"{math.ceil(first)}; give at least {least * max(math.ceil(first), self.arms)} "
-                "rounds, a shorter first_batch, or 'detect'",
+                f"{first}; give at least {least} rounds, a shorter first_batch, or 'detect'",
             )
 
     @property
