@@ -21,6 +21,7 @@ from balaclava._core.declared import Declared
 from balaclava._core.docstrings import complete_docstring
 from balaclava.errors import ParameterError, PlugInWarning, UnknownNameError, nearest
 
+Registered = TypeVar("Registered")  # so that a decorated class keeps its own type
 Kind = TypeVar("Kind", bound=Declared)
 
 
@@ -34,12 +35,16 @@ class Registry(Generic[Kind]):
         self._discovered = False
         self._lock = threading.RLock()
 
-    def register(self, cls: type[Kind]) -> type[Kind]:
+    def register(self, cls: type[Registered]) -> type[Registered]:
         """Register a class under its `name`.
 
         Raises:
             ParameterError: if `cls` is not of this kind, has no name, or the name is taken.
         """
+        self._add(cls)
+        return cls
+
+    def _add(self, cls: Any) -> None:
         if not (isinstance(cls, type) and issubclass(cls, self._base)):
             raise ParameterError(
                 f"{cls!r} cannot be registered; it must be a subclass of bl.{self._base.__name__}"
@@ -54,7 +59,6 @@ class Registry(Generic[Kind]):
             )
         complete_docstring(cls)
         self._classes[name] = cls
-        return cls
 
     def get(self, name: str) -> type[Kind]:
         """Look up a class; an unknown name raises `UnknownNameError` with the nearest one."""
