@@ -156,6 +156,16 @@ def test_names_cannot_be_taken_twice():
             name = "ucb1"
 
 
+def test_a_policy_without_kernels_is_refused_at_once():
+    with pytest.raises(bl.errors.ParameterError, match=r"has no kernels; set `kernels = Kernels\("):
+
+        @bl.register
+        class Unfinished(bl.Policy):
+            """Its three functions are not named as its kernels."""
+
+            name = "unfinished"
+
+
 def test_errors_never_contain_the_reward():
     agent = bl.policy("kl-ucb", arms=2).agent()
     with pytest.raises(RewardError) as caught:

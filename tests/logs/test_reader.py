@@ -102,7 +102,7 @@ def test_yes_and_no(tmp_path: Path) -> None:
     [
         ("arm,reward\na,0.777\nb,x0.777\n", "'reward' is not a number in row 2"),
         ("arm,reward\na,0.777\nb,0.7.7.7\n", "'reward' is not a number in row 2"),
-        ("arm,reward\na,0.777\nb,\n", "'reward' is empty in row 2"),
+        ("arm,reward\na,0.777\nb,\n", "'reward' is empty in row 2 .*give --missing 0"),
         ("arm,reward\na,0.777\nb,NA\n", "'reward' is empty in row 2"),
         ("arm,reward\na,0.777\nb,nan\n", "'reward' is empty in row 2"),
         ("arm,reward\na,0.777\nb,inf\n", "'reward' is not finite in row 2"),

@@ -57,6 +57,11 @@ class Registry(Generic[Kind]):
             raise ParameterError(
                 f"the {self._base.kind} name {name!r} is taken by {known!r}; choose another"
             )
+        if "kernels" in self._base.__annotations__ and not hasattr(cls, "kernels"):
+            raise ParameterError(
+                f"{cls.__name__} has no kernels; set `kernels = Kernels(begin, choose, learn)` in "
+                "its body"
+            )
         complete_docstring(cls)
         self._classes[name] = cls
 

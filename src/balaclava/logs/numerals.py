@@ -57,7 +57,12 @@ def missing(column: Any, *, words: bool = True) -> np.ndarray:
 
 
 def read_numbers(
-    where: str, column: Any, *, commas_between_cells: bool = True, decimal: str | None = None
+    where: str,
+    column: Any,
+    *,
+    commas_between_cells: bool = True,
+    decimal: str | None = None,
+    if_empty: str = FILL_MISSING,
 ) -> tuple[np.ndarray, list[str]]:
     """The column as finite floats, and its notation; errors name rows, not values."""
     import pyarrow as pa
@@ -68,13 +73,13 @@ def read_numbers(
         usual = None if decimal == "," or column.null_count else _plain(column)
         if usual is not None and np.isfinite(usual).all():
             return usual, notation
-        refuse_rows(where, missing(column), "is empty", FILL_MISSING)
+        refuse_rows(where, missing(column), "is empty", if_empty)
         column = pc.utf8_trim_whitespace(column)
         numbers = None if decimal == "," else _plain(column)
         if numbers is None:
             numbers, notation = _translated(where, column, commas_between_cells, decimal)
     else:
-        numbers = _cast(where, column)
+        numbers = _cast(where, column, if_empty)
     refuse_rows(where, ~np.isfinite(numbers), "is not finite", "remove or replace it")
     return numbers, notation
 
@@ -89,11 +94,11 @@ def refuse_rows(where: str, wrong: Any, what: str, advice: str) -> None:
         )
 
 
-def _cast(where: str, column: Any) -> np.ndarray:
+def _cast(where: str, column: Any, if_empty: str) -> np.ndarray:
     """Convert a typed column, as in a Parquet file."""
     import pyarrow as pa
 
-    refuse_rows(where, column.is_null(), "is empty", FILL_MISSING)
+    refuse_rows(where, column.is_null(), "is empty", if_empty)
     try:
         return to_array(column.cast(pa.float64(), safe=False))
     except pa.ArrowException:

@@ -18,6 +18,7 @@ from balaclava.logs.cells import Columns, ReadOptions, read_columns
 from balaclava.logs.numerals import missing, read_numbers, refuse_rows, to_array
 
 Label = int | str
+_NO_REWARD = "if that is no purchase, give --missing 0; if it is unknown, --drop-missing"
 _LABEL_ROWS = "give every row a label"
 
 
@@ -128,6 +129,7 @@ def read_rewards(
         _filled(cells, empty) if empty.any() else cells,
         commas_between_cells=columns.commas_between_cells,
         decimal=options.decimal,
+        if_empty=_NO_REWARD,
     )
     if value is not None and empty.any():
         numbers = np.where(empty, value, numbers)
