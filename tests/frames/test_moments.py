@@ -17,6 +17,7 @@ from balaclava.frames.moments import (
     give_up_moment,
     join_batch,
     keep_moments,
+    overdue_row,
     unpack_moments,
     widest_move,
 )
@@ -106,6 +107,24 @@ def test_batches_grow_with_the_number_of_decisions_alone() -> None:
     keep_moments(state, row)
     decide(state, np.zeros(2))
     assert int(state.number[0]) == 5
+
+
+def test_a_batch_is_released_at_its_deadline_without_the_rewards_that_come_later() -> None:
+    """It ended after 4 decisions, and is due after 8; the late reward is in no sum at all."""
+    state = begin_moments(1, 2, 64)
+    phases = [decide(state, np.array([0.6, 0.8])) for _ in range(7)]
+    for phase in phases[:3]:
+        assert add_moment(state, 0, phase, 1.0, WEIGHT, 2.0**-20) == NO_ROW
+    assert overdue_row(state) == NO_ROW
+    decide(state, np.zeros(2))
+    assert overdue_row(state) == 1
+    state.last_release[:] = state.sums[1]
+    keep_moments(state, 1)
+    assert overdue_row(state) == NO_ROW
+    before = state.sums.copy()
+    assert add_moment(state, 0, phases[3], 1.0, WEIGHT, 2.0**-20) == NO_ROW
+    assert np.array_equal(state.sums, before)
+    assert (state.rewards[0], state.left.min(), list(state.faults(8))) == (3, 0, [])
 
 
 def test_a_batch_without_rewards_is_closed_without_a_release() -> None:

@@ -9,8 +9,12 @@ Off the diagonal sqrt 2 counts an entry of the symmetric matrix twice, so that t
 part is that of the matrix.
 
 Only the number of earlier decisions says in which batch a decision is: never its features, its arm
-or its reward. A batch settles when each of its decisions has its reward or was given up; then the
-vector is released, once, for all blocks together. While no row is free, the open batch continues.
+or its reward. A batch settles when each of its decisions has its reward or was given up, or at its
+deadline: when there have been twice as many decisions as at its end. Then the vector is released,
+once, for all blocks together; rewards that come later do not count. Whether a reward counts depends
+on its own arrival alone, so a late one moves no other reward into another sum. Without a deadline
+the first releases would wait for the slowest of their rewards, and arms be drawn evenly meanwhile.
+While no row is free, the open batch continues.
 
 Sensitivity.
     Let c and c' be the parts of two participants with s = r - 1/2 and s' in [-1/2, 1/2]. In
@@ -38,6 +42,9 @@ from balaclava.frames.pools import NO_ROW
 from balaclava.privacy.exact_noise import grid_step
 
 UNSETTLED_BATCHES = 4  # the open one included; batches grow, so few are unsettled
+# Decisions at a batch's deadline, in decisions at its end. Of rewards that are late by a fixed
+# number of decisions, a batch that ends after as many has all. A guess.
+_DEADLINE = 2
 
 
 class Moments(NamedTuple):
@@ -52,6 +59,7 @@ class Moments(NamedTuple):
     rewards: np.ndarray  # in them
     # [row]
     numbers: np.ndarray  # of the batch in the row; 0: the row is free
+    deadlines: np.ndarray  # of batches that ended
     left: np.ndarray  # its decisions that have no reward and were not given up
     rewards_in_batch: np.ndarray
     sums: np.ndarray  # [row, entry]: raw, read only to be released
@@ -93,6 +101,7 @@ def begin_moments(blocks: int, d: int, room: int) -> Moments:
         draws=np.zeros(1, np.int64),
         rewards=np.zeros(1, np.int64),
         numbers=numbers,
+        deadlines=np.zeros(UNSETTLED_BATCHES, np.int64),
         left=np.zeros(UNSETTLED_BATCHES, np.int64),
         rewards_in_batch=np.zeros(UNSETTLED_BATCHES, np.int64),
         sums=np.zeros((UNSETTLED_BATCHES, size)),
@@ -122,6 +131,7 @@ def join_batch(state: Moments, first: float, growth: float) -> int:
     following = (number + 1) % UNSETTLED_BATCHES
     enough = state.decisions[0] >= first * growth ** (number - 1)
     if enough and state.numbers[following] == 0:
+        state.deadlines[number % UNSETTLED_BATCHES] = _DEADLINE * state.decisions[0]
         state.number[0] = number + 1
         state.numbers[following] = number + 1
     return state.pending.count[0]
@@ -137,7 +147,9 @@ def add_moment(
         return NO_ROW
     x = state.pending.notes[number]
     d = x.size - 1
-    row = int(x[d]) % UNSETTLED_BATCHES
+    row = batch_row(state, x)
+    if row == NO_ROW:
+        return NO_ROW
     sums, place = state.sums[row], block * (d * (d + 3) // 2)
     for i in range(d):
         for j in range(i):
@@ -161,10 +173,31 @@ def give_up_moment(state: Moments, phase: int) -> int:
     if number == pending.FORGOTTEN:
         return NO_ROW
     note = state.pending.notes[number]
-    row = int(note[note.size - 1]) % UNSETTLED_BATCHES
+    row = batch_row(state, note)
     for i in range(note.size):
         note[i] = 0.0
-    return settle_moments(state, row)
+    return NO_ROW if row == NO_ROW else settle_moments(state, row)
+
+
+@kernel(borrows=True)
+def batch_row(state: Moments, note: np.ndarray) -> int:
+    """The row of the batch of a decision; NO_ROW if that was released at its deadline."""
+    number = int(note[note.size - 1])
+    row = number % UNSETTLED_BATCHES
+    return row if state.numbers[row] == number else NO_ROW
+
+
+@kernel(borrows=True)
+def overdue_row(state: Moments) -> int:
+    """The row of a batch to be released at its deadline; one without rewards is closed."""
+    for row in range(UNSETTLED_BATCHES):
+        ended = state.numbers[row] > 0 and state.numbers[row] != state.number[0]
+        if ended and state.decisions[0] >= state.deadlines[row]:
+            state.left[row] = 0
+            if state.rewards_in_batch[row] > 0:
+                return row
+            state.numbers[row] = 0
+    return NO_ROW
 
 
 @kernel(borrows=True)

@@ -114,3 +114,15 @@ def test_it_learns_from_features() -> None:
     policy = make(arms=2, features=4, disjoint=True, delta=1e-5, first_batch=None)
     results = bl.simulate(policy, world, horizon=10_000, repetitions=4, seed=1, checkpoints=1)
     assert results.final_regret("dp-squarecb").mean() < 1_500
+
+
+@pytest.mark.statistical
+def test_it_learns_while_rewards_are_late() -> None:
+    """Without deadlines of batches it loses 1,000 here, and random play 2,812."""
+    world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
+    policy = make(arms=5, features=3, delta=1e-5, first_batch=None, outstanding=4096)
+    results = bl.simulate(
+        policy, world, horizon=10_000, repetitions=6, seed=1, checkpoints=1,
+        delay=bl.Delay(mean=1_000),
+    )  # fmt: skip
+    assert results.final_regret("dp-squarecb").mean() < 650

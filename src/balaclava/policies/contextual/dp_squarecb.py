@@ -36,6 +36,7 @@ from balaclava.frames.moments import (
     give_up_moment,
     join_batch,
     keep_moments,
+    overdue_row,
     unpack_moments,
     widest_move,
 )
@@ -206,16 +207,27 @@ def fit_block(params: Params, state: State, block: int) -> None:
 
 
 @kernel(borrows=True)
+def release_overdue(params: Params, state: State, rng: Any) -> None:
+    """Release batches at their deadlines, before a reward that comes after them is added."""
+    row = overdue_row(state.moments)
+    while row != NO_ROW:
+        release_batch(params, state, row, rng)
+        row = overdue_row(state.moments)
+
+
+@kernel(borrows=True)
 def learn(
     params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
 ) -> None:
     block = linear_context.coefficient_block(state.theta.shape[0], arm)
+    release_overdue(params, state, rng)
     row = add_moment(state.moments, block, phase, reward, params.weight, params.step)
     release_batch(params, state, row, rng)
 
 
 @kernel(borrows=True)
 def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
+    release_overdue(params, state, rng)
     release_batch(params, state, give_up_moment(state.moments, phase), rng)
 
 
@@ -246,7 +258,8 @@ class DPSquareCB(JointPolicy):
     public, dp-lin-bayes-ucb has a lower regret.
 
     Decisions are in batches of all arms together; all batches up to the j-th have n_1 g^(j-1)
-    decisions. At the end of a batch the sums of x x' and of (r - 1/2) x of every coefficient vector
+    decisions. When all rewards of a batch are in, at the latest after as many decisions again, the
+    sums of x x' and of (r - 1/2) x of every coefficient vector
     are released at once with Gaussian noise, and added to those before. With the sums G and b, fit
 
     .. math:: \theta = (G + \lambda I)^{-1} b,
