@@ -235,12 +235,13 @@ def does_without_missing_rewards(policy: Policy) -> None:
     lost = np.random.default_rng(POLICY_SEED)
     rewards = reward_source(policy)
     releases = released_batches(undisturbed) > 0
+    lost_at_first = min(CHECK_ROUNDS, policy.horizon or CHECK_ROUNDS) // 3
     for t in range((7 if releases else 2) * CHECK_ROUNDS):
         if t >= 2 * CHECK_ROUNDS and t % CHECK_ROUNDS == 0 and released_batches(agent) > 0:
             break
         decision = agent.ask(policy.practice_context)
         require(policy, 0 <= decision.arm < policy.arms, f"decision {t + 1} is arm {decision.arm}")
-        if t < CHECK_ROUNDS // 3 or lost.random() < 0.3:  # every reward is lost at first
+        if t < lost_at_first or lost.random() < 0.3:
             agent.cancel(decision)
         else:
             agent.tell(decision, rewards(decision))
