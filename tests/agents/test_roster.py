@@ -365,3 +365,21 @@ def test_why_intervals_under_masks_assume_one_mean_for_all_offers():
             agent.tell(decision, float(luck.random() < mean))
         low, high = agent.estimates().of("a").interval
         assert (low <= 0.5 <= high) == holds
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["dp-imed", "dp-klucb", "adap-ucb", "lazy-dp-ts"])
+def test_all_arms_may_be_replaced_before_one_of_the_new_has_a_release(name):
+    """Their first batches are asked and wait; an index of an arm without rewards is undefined."""
+    agent = bl.policy(name, arms=["a", "b"], epsilon=5.0).agent(seed=1, patience=10_000)
+    for _ in range(200):
+        agent.tell(agent.ask(), reward=0.5)
+    for leaves, comes in (("a", "c"), ("b", "d")):
+        agent.retire_arm(leaves)
+        agent.add_arm(comes)
+    waiting = [agent.ask() for _ in range(300)]
+    assert {decision.arm for decision in waiting} == {2, 3}
+    for decision in waiting:
+        agent.tell(decision, reward=float(decision.arm == 3))
+    later = [agent.ask() for _ in range(100)]
+    assert sum(decision.arm == 3 for decision in later) > 50

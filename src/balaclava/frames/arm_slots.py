@@ -83,6 +83,9 @@ def clear_slot(begin: Begin, params: Any, state: Any, slot: int) -> None:
         pools.blocks.order[:], pools.blocks.members[:] = np.arange(arms), np.arange(arms)
         pools.blocks.size[0] = pools.blocks.place[0] = pools.blocks.full_size[0] = 0
         pools.lead[0] = leading_slot(pools, range(arms))
+        if pools.arms_with_release[0] == 0:  # no arm can be played while others wait
+            pools.first_pulls[0] = True
+            pools.arms_untried[0] = np.count_nonzero(~_tried(pools, np.arange(arms)))
 
 
 def is_free(state: Any, slot: int) -> bool:
