@@ -80,6 +80,7 @@ def checked(function: _Function) -> _Function:
             call.arguments[name] = check(name, call.arguments[name], kinds[name])
         return function(*call.args, **call.kwargs)
 
+    with_checks.__annotations__ = hints
     parameters = [each.replace(annotation=hints[n]) for n, each in signature.parameters.items()]
     with_checks.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     text, sections = _split(function.__doc__, _FUNCTION_SECTIONS)
