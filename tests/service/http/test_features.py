@@ -211,6 +211,18 @@ def test_other_contexts_are_refused(open_service: Callable[..., Service]) -> Non
     assert answer.status_code == 422
 
 
+def test_a_policy_that_hides_features_is_refused(open_service: Callable[..., Service]) -> None:
+    """Each decision follows its participant's features, and pages count decisions by arm."""
+    from tests.service.http.test_app import SHOP
+
+    client = client_of(open_service())
+    hidden = {"epsilon": 1.0, "delta": 1e-3, "features": 2, "disjoint": True}
+    body = SHOP | {"policy": "dp-squarecb", "parameters": hidden, "default_reward": 0.0}
+    answer = client.post("/v1/experiments", json=body)
+    assert answer.status_code == 422
+    assert "hides features" in answer.json()["detail"]
+
+
 def test_devices_report_with_features(open_service: Callable[..., Service]) -> None:
     client = client_of(open_service())
     local = {"epsilon": 2.0, "features": 1, "disjoint": True}

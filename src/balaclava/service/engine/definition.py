@@ -84,6 +84,13 @@ class ExperimentDefinition:
         if policy.scope == "joint":
             raise Problem(
                 422,
+                f"{policy.name} hides features in what all others see, but results, history and "
+                "exports count decisions by arm, and each follows the participant's features; use "
+                "dp-lin-bayes-ucb, whose features are public",
+            )
+        if policy.scope == "joint":
+            raise Problem(
+                422,
                 f"{policy.name} hides features from all but their participant, and the service "
                 "displays and exports decisions, which depend on them; run it as an agent, or "
                 "choose a policy whose features are public",
