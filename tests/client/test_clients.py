@@ -193,7 +193,7 @@ def test_both_clients_offer_the_same() -> None:
         }
 
     assert signatures(Client) == signatures(AsyncClient)
-    assert len(signatures(Client)) == 27
+    assert len(signatures(Client)) == 28
 
 
 def test_help_shows_each_call_with_its_answer() -> None:

@@ -51,6 +51,8 @@ export interface DecideOptions {
   available?: string[];
   /** Of a contextual policy: numbers by name, a row, or a row for each arm. Public. */
   features?: Record<string, number | number[]> | number[] | number[][];
+  /** Public attributes of the person, for targeting. They are not stored. */
+  attributes?: Record<string, string | number | boolean>;
   /** Label of the arm to use if the service is unavailable. Such a decision learns nothing. */
   default?: string;
 }
@@ -111,6 +113,7 @@ export class Client {
       ...(options.sticky ? { sticky: true } : {}),
       ...(options.available === undefined ? {} : { available: options.available }),
       ...(options.features === undefined ? {} : { features: options.features }),
+      ...(options.attributes === undefined ? {} : { attributes: options.attributes }),
     };
     const path = pathOf("experiments", experiment, "decisions");
     try {

@@ -103,6 +103,7 @@ def decide(
     deadline: float | None = None,
     available: Sequence[str] | None = None,
     features: Any = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Call[list[ServiceDecision]]:
     """Request decisions under a request_id, generated if the caller gives none."""
     body: Document = {"request_id": request_id or secrets.token_urlsafe(16), "count": count}
@@ -112,6 +113,8 @@ def decide(
         body["available"] = list(available)
     if features is not None:
         body["features"] = features
+    if attributes is not None:
+        body["attributes"] = dict(attributes)
 
     def read(document: Any) -> list[ServiceDecision]:
         decisions = [
@@ -140,6 +143,12 @@ def metrics(decision: DecisionOrId, readings: Mapping[str, float]) -> Call[None]
     }
     way = path("decisions", decision_id(decision), "reward")
     return Call("PUT", way, nothing, {"metrics": numbers})
+
+
+def exposed(decision: DecisionOrId) -> Call[None]:
+    """Say that a decision was displayed."""
+    way = path("decisions", decision_id(decision), "reward")
+    return Call("PUT", way, nothing, {"exposed": True})
 
 
 def rewards(pairs: Pairs, kind: str) -> list[Call[list[RewardReceipt]]]:

@@ -72,6 +72,7 @@ class Decide(Protocol[One, Many]):
         default: Id = None,
         available: Sequence[str] | None = None,
         features: Any = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> One: ...
     @overload
     def __call__(
@@ -84,6 +85,7 @@ class Decide(Protocol[One, Many]):
         default: Id = None,
         available: Sequence[str] | None = None,
         features: Any = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Many: ...
 
 
@@ -183,6 +185,7 @@ class ServiceCalls:
         default: str | None = None,
         available: Sequence[str] | None = None,
         features: Any = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Exchange[ServiceDecision | list[ServiceDecision]]:
         """Ask for one decision, or for exactly `count`.
 
@@ -199,6 +202,7 @@ class ServiceCalls:
                 depend on rewards that are not released.
             features: Of a contextual policy: numbers by name, a row, or a row for each arm. They
                 are public: stored with the decision, and exported.
+            attributes: Public attributes of the participant, for targeting. They are not stored.
 
         Returns:
             A decision, or a list of `count` decisions.
@@ -208,7 +212,7 @@ class ServiceCalls:
             ServiceConflictError: The experiment is paused, or the request_id is taken.
         """
         number = 1 if count is None else count
-        more = self._deadline, available, features
+        more = self._deadline, available, features, attributes
         call = calls.decide(experiment, person, request_id, number, *more)
         try:
             made = yield from self._send(call)
@@ -263,14 +267,26 @@ class ServiceCalls:
         Raises:
             WindowOverError: The decision's reward window is over.
         """
-        return self._send_metrics(decision, readings)
+        return self._send_of(decision, lambda known: calls.metrics(known, readings))
 
-    def _send_metrics(
-        self, decision: DecisionOrId, readings: Mapping[str, float]
+    @endpoint
+    def exposed(self, decision: DecisionOrId) -> Exchange[None]:
+        """Say that a decision was displayed, for the check of the sample ratio.
+
+        Args:
+            decision: The result of `decide`, or its decision_id. A default is ignored.
+
+        Raises:
+            WindowOverError: The decision's reward window is over.
+        """
+        return self._send_of(decision, calls.exposed)
+
+    def _send_of(
+        self, decision: DecisionOrId, call: Callable[[DecisionOrId], Call[None]]
     ) -> Exchange[None]:
         if isinstance(decision, ServiceDecision) and not decision.decision_id:
             return None
-        return (yield from self._send(calls.metrics(decision, readings)))
+        return (yield from self._send(call(decision)))
 
     @endpoint
     def rewards(self, pairs: Pairs) -> Exchange[list[RewardReceipt]]:

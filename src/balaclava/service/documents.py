@@ -28,6 +28,7 @@ from balaclava.service.engine.served_experiment import (
     ServedExperiment,
     finite,
 )
+from balaclava.service.participants import ratio_document
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import Ledger
 
@@ -116,7 +117,10 @@ def results_document(
         "windows": windows_document(experiment),
         "drift": drift_document(experiment),
         **guardrails_document(experiment),
+        "sample_ratio": None,
     }
+    if experiment.definition.exposures:
+        answer["sample_ratio"] = ratio_document(counters.exposures, labels)
     reading = experiment.reading(confidence)
     if not isinstance(reading, EstimateReader):
         answer["note"] = str(reading)

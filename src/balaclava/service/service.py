@@ -177,9 +177,10 @@ class Service:
         sticky: bool = False,
         available: Sequence[str] | None = None,
         features: Any = None,
+        attributes: dict[str, Any] | None = None,
     ) -> str:
         job = jobs.MakeDecisions(
-            self.vault, name, count, request_id, person, sticky, available, features
+            self.vault, name, count, request_id, person, sticky, available, features, attributes
         )
         return await self.await_job(job)
 

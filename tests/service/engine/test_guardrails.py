@@ -269,7 +269,7 @@ def test_the_shares_of_the_error_sum_to_it() -> None:
 def test_the_breaker_seldom_errs(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 runs at the limit itself, 400 readings of each of two arms.
 
-    It errs with probability at most 0.05 a run; more than 14 of 100 have probability below 1e-4.
+    It errs with probability at most 0.05 a run; more than 15 of 100 have probability below 1e-4.
     """
     tape, trips = Recorder(seed=3), 0
     import numpy as np
@@ -284,7 +284,7 @@ def test_the_breaker_seldom_errs(monkeypatch: pytest.MonkeyPatch) -> None:
                 guardrails.add(row, {"errors": reading}, tape)
         guardrails.update_breaker(None, ["plain", "map"], 0.0)
         trips += guardrails.trip is not None
-    assert trips <= 14
+    assert trips <= 15
 
 
 def test_over_http(open_service: Callable[..., Service]) -> None:

@@ -24,7 +24,8 @@ REWORDED = {"sentence", "note", "explanation", "neighbours", "not_covered", "ass
 REWORDED |= {"parameters", "condition", "missing"}
 REWORDED |= {"remaining", "may_stop", "overspent", "outside"}  # newer than the databases
 REWORDED |= {"retention", "archived", "retired_arms", "retired", "shares", "drift"}
-REWORDED |= {"served_arm", "features", "guardrails", "breaker", "exposures", "segments"}
+REWORDED |= {"served_arm", "features", "guardrails", "breaker", "exposures", "targeting"}
+REWORDED |= {"sample_ratio"}
 
 
 def comparable(document: Any) -> Any:

@@ -17,16 +17,23 @@ from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.guardrails import checked_guardrails
 from balaclava.service.engine.settings import check_retention
+from balaclava.service.participants import (
+    ATTRIBUTES_REGARDLESS,
+    EXPOSED_REGARDLESS,
+    check_targeting,
+)
 from balaclava.service.problems import Problem
 
 ERASED_REGARDLESS = "whether and when a participant is erased does not depend on any reward"
 GUARDRAILS_COUNT = "a reward is meant with the readings of the same decision, whose losses add up"
 LONGEST_WINDOW = 10 * 366 * 86_400.0  # seconds: ten years, longer than any trial waits
 
-_ADDED: dict[str, Any] = {
+_ADDED: dict[str, Any] = {  # fields of later versions, with their defaults
     "retention": None,
     "guardrails": None,
-}  # fields of later versions, with their defaults
+    "exposures": False,
+    "targeting": None,
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class ExperimentDefinition:
     purpose: str = ""
     retention: float | None = None
     guardrails: list[dict[str, Any]] | None = None
+    exposures: bool = False  # whether clients report which decisions were displayed
+    targeting: dict[str, Any] | None = None
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -70,6 +79,10 @@ class ExperimentDefinition:
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
         definition._require_fit(policy)
+        if definition.exposures and definition.settle != "window":
+            raise Problem(422, "exposures need settle='window', with a default_reward")
+        if definition.targeting is not None:
+            check_targeting(definition.targeting, definition.arms)
         rails = checked_guardrails(
             fields.get("guardrails") or (), policy, definition.arms, definition.settle
         )
@@ -81,13 +94,6 @@ class ExperimentDefinition:
         return definition
 
     def _require_fit(self, policy: Policy) -> None:
-        if policy.scope == "joint":
-            raise Problem(
-                422,
-                f"{policy.name} hides features in what all others see, but results, history and "
-                "exports count decisions by arm, and each follows the participant's features; use "
-                "dp-lin-bayes-ucb, whose features are public",
-            )
         if policy.scope == "joint":
             raise Problem(
                 422,
@@ -150,6 +156,11 @@ class ExperimentDefinition:
         )
         if one.private and self.settle == "arrival":
             one = dataclasses.replace(one, assumptions=(*one.assumptions, ERASED_REGARDLESS))
+        more = (EXPOSED_REGARDLESS,) if self.exposures else ()
+        if self.targeting is not None:
+            more += (ATTRIBUTES_REGARDLESS,)
+        if one.private and more:
+            one = dataclasses.replace(one, assumptions=(*one.assumptions, *more))
         return guarantee_after_restores(one, restored, "the database")
 
     def _with_guardrails(self, guarantee: Guarantee) -> Guarantee:

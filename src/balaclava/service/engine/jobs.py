@@ -35,6 +35,7 @@ from balaclava.service.engine.unit_of_work import (
     UnitOfWork,
     damaged_experiment,
 )
+from balaclava.service.participants import Attributes, takes_part
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import CREATED, KEY_MADE, KEY_REVOKED, Ledger
 from balaclava.service.store.schema import WAS_ERASED, ended_sessions, experiments, keys
@@ -75,6 +76,7 @@ class MakeDecisions(WriteJob):
     sticky: bool = False
     available: Sequence[str] | None = None
     features: Any = None
+    attributes: Attributes | None = None
 
     def __post_init__(self) -> None:
         self.weight = self.count  # type: ignore[misc]
@@ -85,6 +87,8 @@ class MakeDecisions(WriteJob):
                 body.append(list(self.available))
             if self.features is not None:
                 body.append({"features": self.features})
+            if self.attributes is not None:
+                body.append({"attributes": self.attributes})
             self._body = self.vault.digest("body", json.dumps(body))
             self._request = self.vault.digest("request", f"{self.name}\0{self.request_id}")
         if self.person is not None:
@@ -140,6 +144,11 @@ class MakeDecisions(WriteJob):
         if experiment.chosen_arm is None:
             context = checked_features(experiment.policy, self.features, self.count)
         offer = Offer(self.available, context)
+        targeting = experiment.definition.targeting
+        if not takes_part(targeting, self.attributes):
+            assert targeting is not None
+            arm = experiment.arms.index(targeting["otherwise"])
+            return experiment.decide(self.count, 0, bool(self._person), offer, arm)
         population = experiment.definition.population
         stopped = population is not None and work.ledger.overspent(population)
         over = experiment.state == FINISHED or experiment.chosen_arm is not None
@@ -185,6 +194,7 @@ class ReceivedReward(NamedTuple):
     kind: str | None  # None: only readings of guardrails
     value: float
     metrics: Mapping[str, float] | None = None  # readings of guardrails
+    exposed: bool = False
 
 
 @dataclass
@@ -222,6 +232,8 @@ class RecordRewards(WriteJob):
                 "the reward window of this decision is over; nothing was recorded. Send rewards "
                 "within reward_window seconds of the decision",
             )
+        if received.exposed and not experiment.definition.exposures:
+            return Problem(422, "exposed: the experiment was created without exposures")
         readings = received.metrics or {}
         try:
             metrics = experiment.guardrails.checked_metrics(readings) if readings else {}
@@ -233,6 +245,8 @@ class RecordRewards(WriteJob):
                 return fault
         if metrics:
             experiment.record_metrics(row, metrics)
+        if received.exposed:
+            experiment.record_exposure(row)
         # The same answer after the same work: a difference would reveal what is stored.
         work.update_decision(row)
         if not experiment.settles_by_window:

@@ -65,6 +65,7 @@ class Counters:
     defaulted: int = 0
     given_up: int = 0
     waits: list[int] = field(default_factory=list)  # histogram of delays
+    exposures: list[list[int]] = field(default_factory=list)  # per arm: windows over, displayed
     roster: dict[str, Any] | None = None  # once arms changed: `ArmRoster.save`, and all labels
 
     @classmethod
@@ -258,11 +259,11 @@ class ServedExperiment:
             raise Problem(422, "these changes retire the last arm; add another one")
         if shares is not None:
             check_shares(shares, live)
-        for rail in self.guardrails.rails:
-            if rail.serve in leaving:
-                raise Problem(
-                    422, f"the guardrail {rail.metric!r} may need to serve {rail.serve!r}"
-                )
+        needed = {rail.serve for rail in self.guardrails.rails}
+        if self.definition.targeting is not None:
+            needed.add(self.definition.targeting["otherwise"])
+        if kept := needed & {*leaving}:
+            raise Problem(422, f"{sorted(kept)} serve guardrails, or those outside the targeting")
         for label in added:
             self.runner.add_arm(label)
             self._take_labels()
@@ -392,6 +393,18 @@ class ServedExperiment:
 
     # Rewards
 
+    def record_exposure(self, row: dict[str, Any]) -> None:
+        """Record that an open decision was displayed."""
+        if row["state"] == OPEN and self.state != FINISHED:
+            row["exposed"] = 1
+
+    def _count_exposure(self, row: dict[str, Any]) -> None:
+        counts = self.counters.exposures
+        while len(counts) <= row["arm"]:
+            counts.append([0, 0])
+        counts[row["arm"]][0] += 1
+        counts[row["arm"]][1] += bool(row.get("exposed"))
+
     def record_metrics(self, row: dict[str, Any], metrics: Mapping[str, float]) -> None:
         """Record readings of an open decision, each unless it has one."""
         if row["state"] == OPEN and row["kind"] != WAS_ERASED and self.state != FINISHED:
@@ -420,6 +433,8 @@ class ServedExperiment:
         arrived = row["kind"] not in (None, WAS_ERASED)
         observation = Observation(row["kind"], row["value"]) if arrived else None
         row["state"] = DEFAULTED if observation is None else REWARDED
+        if self.definition.exposures:
+            self._count_exposure(row)
         if self.guardrails.rails:
             self._count_metrics(row)
         if observation is None and default is not None:

@@ -245,7 +245,7 @@ class UnitOfWork:
         sql.DECISIONS.insert(self.connection, self._new_decisions)
         sql.SNAPSHOTS.insert(self.connection, snapshots_taken)
         rows = [
-            (row["state"], row["kind"], row["value"], row.get("metrics"), id)
+            (row["state"], row["kind"], row["value"], row.get("metrics"), row.get("exposed"), id)
             for id, row in self._changed.items()
         ]
         sql.execute_many(self.connection, sql.UPDATE_DECISION, rows)

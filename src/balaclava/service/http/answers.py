@@ -56,6 +56,8 @@ class ExperimentOut(AnswerBody):
     report: dict[str, Any] | None
     features: dict[str, Any] | None
     guardrails: list[dict[str, Any]] | None
+    exposures: bool
+    targeting: dict[str, Any] | None
 
 
 class VersionOut(AnswerBody):
@@ -105,6 +107,7 @@ class ResultsOut(AnswerBody):
     drift: dict[str, Any]
     guardrails: list[dict[str, Any]]
     breaker: dict[str, Any] | None
+    sample_ratio: dict[str, Any] | None
     sentence: str
 
 

@@ -110,12 +110,14 @@ class EdgeDecider:
 
     # Flags
 
-    async def flags(self, person: str, key: str | None = None) -> list[dict[str, Any]]:
+    async def flags(
+        self, person: str, key: str | None = None, attributes: Any = None
+    ) -> list[dict[str, Any]]:
         """The flags of a person, one or all."""
         snapshot = self.snapshot
         return [_edge_flag(snapshot, each, person) for each in _names(snapshot, key)]
 
-    async def expose(self, key: str, person: str) -> None:
+    async def expose(self, key: str, person: str, attributes: Any) -> None:
         """Nothing is decided here."""
 
 

@@ -49,6 +49,7 @@ def add_decisions(router: APIRouter, service: Service) -> None:
             payload.sticky,
             payload.available,
             payload.features,
+            payload.attributes,
         )
         return Response(answer, media_type="application/json")  # type: ignore[return-value]
 
@@ -77,11 +78,12 @@ def add_decisions(router: APIRouter, service: Service) -> None:
 
 
 def _received(decision_id: str, payload: payloads.RewardIn) -> ReceivedReward:
+    more = payload.metrics, bool(payload.exposed)
     if payload.report is not None:
-        return ReceivedReward(decision_id, REPORT, payload.report, payload.metrics)
+        return ReceivedReward(decision_id, REPORT, payload.report, *more)
     if payload.value is None:
-        return ReceivedReward(decision_id, None, 0.0, payload.metrics)
-    return ReceivedReward(decision_id, REWARD, payload.value, payload.metrics)
+        return ReceivedReward(decision_id, None, 0.0, *more)
+    return ReceivedReward(decision_id, REWARD, payload.value, *more)
 
 
 KeyOf = Callable[..., Awaitable[ApiKey]]  # a dependency

@@ -10,6 +10,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StrictBool,
     StrictFloat,
     StrictInt,
     field_validator,
@@ -30,6 +31,7 @@ ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
 Labels = Annotated[list[ShortText], Field(min_length=1, max_length=MOST_ARMS)]
 
+AttributeValue = StrictBool | StrictInt | StrictFloat | Annotated[str, Field(max_length=500)]
 Metrics = Annotated[dict[ShortText, Number], Field(max_length=10)]
 Numbers = Annotated[list[Number], Field(max_length=100_000)]
 Features = dict[ShortText, Number | Numbers] | Numbers | list[Numbers]
@@ -51,6 +53,16 @@ class GuardrailIn(Payload):
     worse: Literal["above", "below"] = "above"
     missing: Annotated[float, Field(description="counts where no reading comes")]
     serve: Annotated[ShortText, Field(description="arm that then gets all decisions")]
+
+
+class TargetingIn(Payload):
+    """Who takes part, by public attributes."""
+
+    attributes: Annotated[
+        dict[ShortText, Annotated[list[AttributeValue], Field(min_length=1, max_length=1_000)]],
+        Field(min_length=1, max_length=20, description="allowed values by attribute"),
+    ]
+    otherwise: Annotated[ShortText, Field(description="arm of those who do not take part")]
 
 
 class ExperimentIn(Payload):
@@ -77,6 +89,10 @@ class ExperimentIn(Payload):
         None, description="seconds until decisions are deleted; reward_window plus 30 days"
     )
     guardrails: Annotated[list[GuardrailIn], Field(max_length=10)] | None = None
+    exposures: bool = Field(
+        False, description="clients report displayed decisions, which must not depend on rewards"
+    )
+    targeting: TargetingIn | None = None
 
 
 class ExperimentChangesIn(Payload):
@@ -154,6 +170,9 @@ class DecisionsIn(Payload):
         None,
         description="of a contextual policy: numbers by name, a row, or a row for each arm. Public",
     )
+    attributes: Annotated[dict[ShortText, AttributeValue], Field(max_length=100)] | None = Field(
+        None, description="public attributes, for targeting; not stored"
+    )
 
 
 class DecisionOut(Payload):
@@ -179,12 +198,13 @@ class RewardIn(Payload):
     value: Number | None = None
     report: Number | None = None
     metrics: Metrics | None = Field(None, description="readings of guardrails")
+    exposed: Literal[True] | None = Field(None, description="the decision was displayed")
 
     @model_validator(mode="after")
     def _one(self) -> RewardIn:
         numbers = (self.value is not None) + (self.report is not None)
-        if numbers > 1 or (numbers == 0 and not self.metrics):
-            raise ValueError("give either value or report, or metrics")
+        if numbers > 1 or not (numbers or self.metrics or self.exposed):
+            raise ValueError("give either value or report, or metrics, or exposed")
         return self
 
 
@@ -284,6 +304,7 @@ FIELD_NAMES = {
     for payload in (
         ExperimentIn,
         GuardrailIn,
+        TargetingIn,
         ExperimentChangesIn,
         CloneIn,
         FinishIn,

@@ -24,6 +24,7 @@ from balaclava.service.credentials import caller
 from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.served_experiment import FINISHED, PAUSED, ServedExperiment
 from balaclava.service.engine.unit_of_work import StoredPerson
+from balaclava.service.participants import Attributes, takes_part
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 from balaclava.service.store import sql
@@ -33,7 +34,7 @@ _PROTOCOLS_OWN = (401, 403)  # answers without a form of the protocol's own
 
 
 class FlagContext(BaseModel):
-    """Who evaluates. Other attributes are neither read nor stored."""
+    """Who evaluates. Other attributes serve targeting alone, and are not stored."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -76,10 +77,12 @@ _FAILURES: dict[int | str, dict[str, Any]] = {400: {"model": FlagFailure}}
 class FlagSource(Protocol):
     """Where flags come from."""
 
-    async def flags(self, person: str, key: str | None = None) -> list[dict[str, Any]]:
+    async def flags(
+        self, person: str, key: str | None = None, attributes: Attributes | None = None
+    ) -> list[dict[str, Any]]:
         """The flags of a person without a decision, one or all."""
 
-    async def expose(self, key: str, person: str) -> None:
+    async def expose(self, key: str, person: str, attributes: dict[str, Any]) -> None:
         """Decide a flag whose reason is UNKNOWN."""
 
 
@@ -89,13 +92,15 @@ class ServiceFlags:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def flags(self, person: str, key: str | None = None) -> list[dict[str, Any]]:
+    async def flags(
+        self, person: str, key: str | None = None, attributes: Attributes | None = None
+    ) -> list[dict[str, Any]]:
         """The flags of a person without a decision, one or all."""
-        return await asyncio.to_thread(_peek, self._service, person, key)
+        return await asyncio.to_thread(_peek, self._service, person, key, attributes)
 
-    async def expose(self, key: str, person: str) -> None:
+    async def expose(self, key: str, person: str, attributes: dict[str, Any]) -> None:
         """Make the person's sticky decision."""
-        await self._service.decide(key, 1, None, person, sticky=True)
+        await self._service.decide(key, 1, None, person, sticky=True, attributes=attributes)
 
 
 def add_feature_flags(router: APIRouter, source: FlagSource) -> None:
@@ -111,10 +116,11 @@ def add_feature_flags(router: APIRouter, source: FlagSource) -> None:
     async def evaluate(key: str, asked: FlagRequest) -> FlagValue:
         """Evaluate a flag for a person. The first evaluation decides and is the exposure."""
         person = asked.context.targetingKey
-        (flag,) = await source.flags(person, key)
+        attributes = asked.context.model_extra or {}
+        (flag,) = await source.flags(person, key, attributes)
         if flag["reason"] == "UNKNOWN":
-            await source.expose(key, person)
-            (flag,) = await source.flags(person, key)
+            await source.expose(key, person, attributes)
+            (flag,) = await source.flags(person, key, attributes)
         return JSONResponse(flag)  # type: ignore[return-value]
 
     @flags.post(
@@ -127,7 +133,8 @@ def add_feature_flags(router: APIRouter, source: FlagSource) -> None:
         asked: FlagRequest, if_none_match: Annotated[str, Header()] = ""
     ) -> FlagValues:
         """Return all flags of a person. Nothing is decided, and nothing is stored."""
-        flags = await source.flags(asked.context.targetingKey)
+        attributes = asked.context.model_extra
+        flags = await source.flags(asked.context.targetingKey, None, attributes)
         body = json.dumps({"flags": flags}).encode()
         return conditional(body, if_none_match)  # type: ignore[return-value]
 
@@ -144,7 +151,9 @@ def conditional(body: bytes, if_none_match: str, media_type: str = "application/
     return Response(body, media_type=media_type, headers=headers)
 
 
-def _peek(service: Service, person: str, key: str | None = None) -> list[dict[str, Any]]:
+def _peek(
+    service: Service, person: str, key: str | None = None, attributes: Attributes | None = None
+) -> list[dict[str, Any]]:
     """Flags of a person, one or all, without a decision."""
     experiments = [service.committed(key)] if key is not None else service.all_committed()
     experiments = [each for each in experiments if caller.get().covers(each.definition.name)]
@@ -159,8 +168,18 @@ def _peek(service: Service, person: str, key: str | None = None) -> list[dict[st
     by_id = {row["id"]: row for row in decisions}
     return [
         _flag(experiment, known.arm, by_id.get(known.decision or ""))
+        if takes_part(experiment.definition.targeting, attributes)
+        else _flag_otherwise(experiment)
         for experiment, known in zip(experiments, persons, strict=True)
     ]
+
+
+def _flag_otherwise(experiment: ServedExperiment) -> dict[str, Any]:
+    """The flag of a person who is outside the targeting."""
+    definition = experiment.definition
+    assert definition.targeting is not None
+    arm = experiment.arms.index(definition.targeting["otherwise"])
+    return flag_value(definition.name, experiment.arms, arm, "STATIC", {"exposed": False})
 
 
 def _flag(

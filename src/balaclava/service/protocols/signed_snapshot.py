@@ -77,6 +77,8 @@ def publish(vault: Vault, experiments: list[ServedExperiment], now: float) -> by
     for experiment in experiments:
         if experiment.state != FINISHED or experiment.policy.scope not in _PUBLISHED:
             continue
+        if experiment.definition.targeting is not None:
+            continue  # an edge knows no attributes
         if takes_features(experiment.policy) and experiment.chosen_arm is None:
             continue  # its arm depends on features
         shares = [0.0] * experiment.policy.arms

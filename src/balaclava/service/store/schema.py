@@ -72,6 +72,7 @@ decisions = sa.Table(
     sa.Column("person", sa.BigInteger),  # first 60 bits of the keyed digest
     sa.Column("features", sa.Text),  # public, as JSON
     sa.Column("metrics", sa.Text),  # readings that are not released, as JSON
+    sa.Column("exposed", sa.SmallInteger),  # 1 if it was reported as displayed
 )
 sa.Index("decisions_by_age", decisions.c.experiment, decisions.c.made)
 sa.Index(

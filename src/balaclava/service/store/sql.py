@@ -28,7 +28,9 @@ EXPERIMENT_COLUMNS = (
     "settings",
 )
 UPDATE_EXPERIMENT = f"UPDATE experiments SET {' = ?, '.join(EXPERIMENT_COLUMNS)} = ? WHERE id = ?"
-UPDATE_DECISION = "UPDATE decisions SET state = ?, kind = ?, value = ?, metrics = ? WHERE id = ?"
+UPDATE_DECISION = (
+    "UPDATE decisions SET state = ?, kind = ?, value = ?, metrics = ?, exposed = ? WHERE id = ?"
+)
 ERASE_DECISION = (
     "UPDATE decisions SET kind = ?, value = NULL, person = NULL, request = NULL, position = NULL, "
     "propensity = NULL, level = NULL, features = NULL, "

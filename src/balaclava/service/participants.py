@@ -1,0 +1,70 @@
+"""Who takes part, and who saw the arm: targeting by public attributes, and exposures.
+
+A decision for someone whose attributes do not match the targeting gets the arm `otherwise` and does
+not learn. Exposures are reports that a decision was displayed. If the share of displayed decisions
+differs between arms, the experiment is broken: means by arm are of different participants then.
+Both must not depend on rewards: no noise hides them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from balaclava.service.problems import Problem
+from balaclava.theory.confidence_sequences import mean_interval
+
+EXPOSED_REGARDLESS = (
+    "whether and when an exposure is reported does not depend on any reward, except through "
+    "released values"
+)
+ATTRIBUTES_REGARDLESS = (
+    "the attributes of targeting do not depend on any reward, except through released values"
+)
+# Probability that the check of exposures ever alarms although all arms have the same share.
+RATIO_ERROR = 0.01
+Attributes = Mapping[str, Any]
+_exposure_interval = functools.lru_cache(maxsize=4_096)(mean_interval)  # it takes milliseconds
+
+
+def check_targeting(targeting: Mapping[str, Any], arms: Sequence[str]) -> None:
+    """Check the targeting of a new experiment; raises a `Problem`."""
+    if targeting["otherwise"] not in arms:
+        raise Problem(422, f"targeting: there is no arm {targeting['otherwise']!r} for the others")
+
+
+def takes_part(targeting: Mapping[str, Any] | None, attributes: Attributes | None) -> bool:
+    """Whether every attribute of the targeting has one of its values."""
+    if targeting is None:
+        return True
+    known = attributes or {}
+    return all(
+        any(type(known.get(name)) is type(value) and known[name] == value for value in allowed)
+        for name, allowed in targeting["attributes"].items()
+    )
+
+
+def ratio_document(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> dict[str, Any]:
+    """Shares of displayed decisions by arm, of ended windows, and whether they differ.
+
+    The intervals hold for all arms and at all times, but for RATIO_ERROR: an arm is counted in the
+    order of decisions, each of which is displayed or not. If two are disjoint, the shares differ.
+    """
+    arms: list[dict[str, Any]] = []
+    failure = RATIO_ERROR / max(len(labels), 1)
+    for arm, label in enumerate(labels):
+        ended, displayed = counts[arm] if arm < len(counts) else (0, 0)
+        share = displayed / ended if ended else 0.0
+        low, high = _exposure_interval(share, ended, 0, 0.0, failure)
+        arms.append(
+            {"label": label, "ended": ended, "displayed": displayed, "low": low, "high": high}
+        )
+    differ = max(each["low"] for each in arms) > min(each["high"] for each in arms)
+    sentence = "No difference between arms is proved."
+    if differ:
+        sentence = (
+            "Decisions of some arms are displayed more often than those of others: means by arm "
+            "are of different participants. Look for errors in pages, logs and filters."
+        )
+    return {"arms": arms, "alarm": differ, "sentence": sentence}
