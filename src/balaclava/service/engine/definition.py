@@ -156,7 +156,7 @@ class ExperimentDefinition:
         )
         if one.private and self.settle == "arrival":
             one = dataclasses.replace(one, assumptions=(*one.assumptions, ERASED_REGARDLESS))
-        more = (EXPOSED_REGARDLESS,) if self.exposures else ()
+        more: tuple[str, ...] = (EXPOSED_REGARDLESS,) if self.exposures else ()
         if self.targeting is not None:
             more += (ATTRIBUTES_REGARDLESS,)
         if one.private and more:
