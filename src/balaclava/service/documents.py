@@ -116,11 +116,8 @@ def results_document(
         "missing": None,
         "windows": windows_document(experiment),
         "drift": drift_document(experiment),
-        **guardrails_document(experiment),
-        "sample_ratio": None,
+        **safeguards_document(experiment),
     }
-    if experiment.definition.exposures:
-        answer["sample_ratio"] = ratio_document(counters.exposures, labels)
     reading = experiment.reading(confidence)
     if not isinstance(reading, EstimateReader):
         answer["note"] = str(reading)
@@ -150,13 +147,17 @@ def results_document(
     return answer
 
 
-def guardrails_document(experiment: ServedExperiment) -> dict[str, Any]:
-    """Released means of guardrails, and why the breaker tripped; null if it did not."""
+def safeguards_document(experiment: ServedExperiment) -> dict[str, Any]:
+    """Released means of guardrails, why the breaker tripped, if it did, and the sample ratio."""
+    ratio = None
+    if experiment.definition.exposures:
+        ratio = ratio_document(experiment.counters.exposures, experiment.arms)
     rails, trip = experiment.guardrails, experiment.guardrails.trip
     limits = experiment.settings.guardrail_limits
     return {
         "guardrails": rails.document(limits, experiment.arms),
         "breaker": None if trip is None else trip._asdict(),
+        "sample_ratio": ratio,
     }
 
 
