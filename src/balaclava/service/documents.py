@@ -28,9 +28,9 @@ from balaclava.service.engine.served_experiment import (
     ServedExperiment,
     finite,
 )
-from balaclava.service.participants import ratio_document
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import Ledger
+from balaclava.service.targeting import ratio_document
 
 
 def guarantee_document(guarantee: Guarantee) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.guardrails import checked_guardrails
 from balaclava.service.engine.settings import check_retention
-from balaclava.service.participants import (
+from balaclava.service.problems import Problem
+from balaclava.service.targeting import (
     ATTRIBUTES_REGARDLESS,
     EXPOSED_REGARDLESS,
     check_targeting,
 )
-from balaclava.service.problems import Problem
 
 ERASED_REGARDLESS = "whether and when a participant is erased does not depend on any reward"
 GUARDRAILS_COUNT = "a reward is meant with the readings of the same decision, whose losses add up"

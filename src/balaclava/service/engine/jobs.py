@@ -35,11 +35,11 @@ from balaclava.service.engine.unit_of_work import (
     UnitOfWork,
     damaged_experiment,
 )
-from balaclava.service.participants import Attributes, takes_part
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import CREATED, KEY_MADE, KEY_REVOKED, Ledger
 from balaclava.service.store.schema import WAS_ERASED, ended_sessions, experiments, keys
 from balaclava.service.store.sql import END_SESSION, UPSERT_META, execute_many
+from balaclava.service.targeting import Attributes, takes_part
 
 RECORDED = {"recorded": True}
 _PROBE_BYTES = 32_768  # as random digits, 16 pages of SQLite: a commit of many decisions

@@ -24,10 +24,10 @@ from balaclava.service.credentials import caller
 from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.served_experiment import FINISHED, PAUSED, ServedExperiment
 from balaclava.service.engine.unit_of_work import StoredPerson
-from balaclava.service.participants import Attributes, takes_part
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 from balaclava.service.store import sql
+from balaclava.service.targeting import Attributes, takes_part
 
 _BOOLEANS = {"true": True, "false": False}
 _PROTOCOLS_OWN = (401, 403)  # answers without a form of the protocol's own

@@ -2,7 +2,7 @@
 
 A decision for someone whose attributes do not match the targeting gets the arm `otherwise` and does
 not learn. Exposures are reports that a decision was displayed. If the share of displayed decisions
-differs between arms, the experiment is broken: means by arm are of different participants then.
+differs between arms, the experiment is broken: means by arm are then of different participants.
 Both must not depend on rewards: no noise hides them.
 """
 
@@ -49,7 +49,7 @@ def ratio_document(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> di
     """Shares of displayed decisions by arm, of ended windows, and whether they differ.
 
     The intervals hold for all arms and at all times, but for RATIO_ERROR: an arm is counted in the
-    order of decisions, each of which is displayed or not. If two are disjoint, the shares differ.
+    order of decisions; each is displayed or not. If two are disjoint, the shares differ.
     """
     arms: list[dict[str, Any]] = []
     failure = RATIO_ERROR / max(len(labels), 1)

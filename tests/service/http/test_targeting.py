@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from balaclava.client import Client
-from balaclava.service.participants import RATIO_ERROR, ratio_document, takes_part
 from balaclava.service.service import Service
+from balaclava.service.targeting import RATIO_ERROR, ratio_document, takes_part
 from tests.service.http.test_app import SHOP, client_of, create, decide
 from tests.service.manual_service import ManualService
 from tests.service.servers import in_a_thread
