@@ -81,6 +81,10 @@ SIGHT = """## What the audit can see, and what it cannot
 - **Neighbouring runs.** Short runs are interpreted, with late, lost and special rewards, rare
   answers, saves and restores. A policy's own numbers are tried as answers and as rewards. Some
   batches lose nearly all of their rewards, and the few that arrive are changed first.
+- **The end of a trial, and displays.** Some short runs are finished: open decisions are given up,
+  and unfinished batches released. After releases, and every 64 rounds, everything that an agent
+  displays must agree: estimates, releases, propensities, coefficients, the recommended or named
+  arm, and arms whose means changed.
 - **Rewards outside the range.** Every reward that an agent accepts is tried: with `outside="clip"`
   also those far outside the range. If an agent refuses them, but `prepare` would not clip them, the
   verdict is *unproved*.

@@ -45,6 +45,7 @@ class Scenario:
     pending: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))  # arm, phase
     restore_rounds: frozenset[int] = frozenset()  # rounds after which it is saved and restored
     conditions: tuple[str, ...] = ()  # in which it differs from a plain scenario
+    ends: bool = False  # whether the trial is finished after the last round
 
     @property
     def rounds(self) -> int:
@@ -59,6 +60,11 @@ class Scenario:
         first, end = self.event_offsets[i : i + 2]
         events: list[int] = self.event_items[first:end].tolist()
         return events
+
+    def unanswered(self) -> list[int]:
+        """The slots of decisions that are neither told nor cancelled."""
+        answered = set((np.abs(self.event_items) - 1).tolist())
+        return [slot for slot in range(len(self.times)) if slot not in answered]
 
     def truncate(self, rounds: int) -> None:
         """Drop all rounds after the first `rounds`."""

@@ -17,6 +17,8 @@ from balaclava.policies.base import Kernels
 from balaclava.policies.bounded import batched, remembering
 from balaclava.policies.bounded.dp_imed import DPIMED
 from balaclava.privacy.mechanisms.laplace import laplace_release
+from tests.oracles.violators import UNUSUAL_CONTROLS, VIOLATORS
+from tests.oracles.violators.trials import PROPER_TRIALS, WITH_CHANGES
 
 USUAL = {"arms": 3, "epsilon": 1.0, "first_batch": 6.0}
 
@@ -140,3 +142,15 @@ def test_a_restored_run_is_the_run_without_a_restore():
     ]
     assert [seen.decision for seen in runs[0].seen] == [seen.decision for seen in runs[1].seen]
     assert [seen.display for seen in runs[0].seen] == [seen.display for seen in runs[1].seen]
+
+
+@pytest.mark.parametrize("name", WITH_CHANGES)
+def test_violators_that_need_changes_are_flagged(name):
+    result = audited(VIOLATORS[name].policy)
+    assert result.verdict in ("unproved", "violated"), str(result)
+
+
+@pytest.mark.parametrize("name", [row.name for row in PROPER_TRIALS])
+def test_pools_in_a_state_of_their_own_are_consistent(name):
+    result = audited(UNUSUAL_CONTROLS[name].policy)
+    assert result.verdict == "consistent", str(result)

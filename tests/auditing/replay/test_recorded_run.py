@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 import balaclava as bl
@@ -40,3 +42,25 @@ def test_a_failure_ends_a_run_and_a_neighbour_without_it_differs():
     calm = record(policy, plain_scenario(policy, np.zeros((60, 2))), seed=0)
     ((_, outcome),) = replay_all(policy, calm, [Neighbour(0, 1.0)])
     assert "in round 45 it fails with ValueError" in outcome.fault
+
+
+def test_a_finished_trial_releases_unfinished_batches_as_an_agent_does():
+    """Twenty decisions, two without a reward; no batch of forty is complete."""
+    policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
+    scenario = plain_scenario(policy, np.ones((20, 2)))
+    scenario.event_offsets[-2:] = 18  # the last two are never told
+    scenario.event_items = scenario.event_items[:18]
+    assert record(policy, scenario, seed=0).release_rounds == set()
+    run = record(policy, dataclasses.replace(scenario, ends=True), seed=0)
+    assert run.release_rounds == {19}
+    agent = policy.agent(seed=5)
+    for decision in [agent.ask() for _ in range(20)][:18]:
+        agent.tell(decision, 1.0)
+    estimates = agent.finish()
+    releases = [entry for entry in run.tape if entry.terms is not None]
+    sums = sorted(entry.terms.value for entry in releases)
+    assert sums == sorted(float(each.rewards) for each in estimates)
+    assert sum(sums) == 18.0
+    ((_, outcome),) = replay_all(policy, run, [Neighbour(3, 0.0)])
+    assert [move.distance for move in outcome.moves] == [1.0]
+    assert outcome.fault == ""

@@ -15,6 +15,7 @@ from tests.oracles.violators.reports import REPORTS
 from tests.oracles.violators.reuse import REUSE
 from tests.oracles.violators.sensitivity import SENSITIVITY
 from tests.oracles.violators.slips import SLIPS
+from tests.oracles.violators.trials import PROPER_TRIALS, TRIALS
 
 
 def by_name(*tables: list[Violator]) -> dict[str, Violator]:
@@ -26,7 +27,7 @@ def by_name(*tables: list[Violator]) -> dict[str, Violator]:
 
 
 VIOLATORS = by_name(
-    NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN, OUTCOMES, SLIPS, JOINT
+    NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN, OUTCOMES, SLIPS, JOINT, TRIALS
 )  # fmt: skip
 PROVED_CONTROLS = by_name(PROVED)  # replay proves them
-UNUSUAL_CONTROLS = by_name(UNUSUAL, CAREFUL)  # replay may leave them unproved
+UNUSUAL_CONTROLS = by_name(UNUSUAL, CAREFUL, PROPER_TRIALS)  # replay may leave them unproved

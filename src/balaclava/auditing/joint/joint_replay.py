@@ -214,7 +214,7 @@ def replay_joint(
             return
         runner.choose(state, i, replayer)
         runner.apply_events(state, i, run.decisions, replayer)
-        state = runner.restore(state, i)
+        state = runner.end_round(state, i, run.decisions, replayer)
 
 
 def _replay_others(
@@ -233,7 +233,7 @@ def _replay_others(
             elif decision != decisions[i]:
                 return ReplayOutcome(replayer.moves, DIFFERENT_DECISION.format(t), i, decision)
             runner.apply_events(state, i, decisions, replayer)
-            state = runner.restore(state, i)
+            state = runner.end_round(state, i, decisions, replayer)
         except Divergence as divergence:
             return ReplayOutcome(replayer.moves, f"in round {t} {divergence}")
         except Exception as error:

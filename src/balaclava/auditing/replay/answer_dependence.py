@@ -26,7 +26,7 @@ def rerun(policy: Policy, run: RecordedRun, rng: Any) -> Iterator[tuple[int, int
     for i in range(run.scenario.rounds):
         yield runner.choose(state, i, rng)
         runner.apply_events(state, i, run.decisions, rng)
-        state = runner.restore(state, i)
+        state = runner.end_round(state, i, run.decisions, rng)
 
 
 def depends_on_chance(
@@ -67,7 +67,7 @@ def seen_again(
             if i == at and isinstance(outcome.seen, tuple):
                 return decision
             runner.apply_events(state, i, run.decisions, rng, neighbour)
-            state = runner.restore(state, i)
+            state = runner.end_round(state, i, run.decisions, rng)
         shown = isinstance(outcome.seen, bytes)
         return runner.display(state, run.decisions[at][0]) if shown else ""
     except Exception as error:

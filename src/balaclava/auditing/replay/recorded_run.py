@@ -1,7 +1,8 @@
 """Record a run of a scenario, and replay it with rewards changed.
 
 A replay compares what an observer sees: every decision with its phase and, after some rounds, what
-an agent displays of its state (the arm's propensity, estimates, and released values).
+an agent displays of its state: the arm's propensity, estimates, released values, coefficients, and
+what the policy says of its arms.
 """
 
 import dataclasses
@@ -25,14 +26,15 @@ FEWER_QUERIES = "in round {} it made fewer queries to the randomness"
 FAILS_HERE = "in round {} it fails with {}, and not on the other stream"
 FAILS_THERE = "in round {} it does not fail, as on the other stream: {}"
 DIFFERENT_DISPLAY = (
-    "after round {} an agent displays another propensity, estimate or release although every "
-    "mechanism answered alike"
+    "after round {} an agent displays another propensity, estimate, release or statement about its "
+    "arms although every mechanism answered alike"
 )
 # The display, which is slow, is compared after the first 8 releases, and then every 64 rounds.
 _DISPLAYED_RELEASES, _DISPLAY_INTERVAL = 8, 64
 # The state's fingerprint is kept after the first 16 releases, then after every 16th. With fewer,
 # a replay notices later that it has returned to the recorded state.
 _FINGERPRINTED_RELEASES = 16
+_CONFIDENCE = 0.95  # of displayed answers
 
 # A decision, what an agent displays beside it, or where and how it failed ("" if it did not).
 Observation = tuple[int, int] | bytes | str
@@ -125,23 +127,42 @@ class ScenarioRunner:
     def display(self, state: Any, arm: int) -> bytes:
         """What an agent displays of a state with its decision for an arm; see `Agent`."""
         policy = self.policy
-        if policy.scope == "decision":
-            return b""
+        statements: list[Any] = [policy.changed_arms(state), policy.restarts(state)]
+        if policy.coefficients is not None:
+            statements.append(policy.coefficients(state))
+        if policy.scope == "decision":  # its rewards may not be displayed in any other way
+            return repr(statements).encode()
         numbers = [policy.propensity(state, arm)]
         for row in policy.released(state) or ():
             numbers += row
         if policy.estimation is not None:
             for each in range(policy.arms):
                 numbers += policy.estimation.read(self.params, state, each)
-        return np.array([-1.0 if number is None else number for number in numbers]).tobytes()
+            statements += [
+                policy.named_arm(state, _CONFIDENCE),
+                policy.named_set(state, _CONFIDENCE),
+                policy.recommended_arm(state),
+            ]
+        values = np.array([-1.0 if number is None else number for number in numbers])
+        return values.tobytes() + repr(statements).encode()
 
-    def restore(self, state: Any, i: int) -> Any:
-        """The state after the i-th round, saved and restored if the scenario requires it."""
+    def end_round(self, state: Any, i: int, decisions: list[tuple[int, int]], rng: Any) -> Any:
+        """The state after the i-th round: the last may finish the trial; some save and restore."""
+        if self.scenario.ends and i + 1 == self.scenario.rounds:
+            self.finish(state, i, decisions, rng)
         if i not in self.scenario.restore_rounds:
             return state
         player = through_a_save(self.policy, state, int(self.scenario.times[i]))
         self.params = player.params
         return player.state
+
+    def finish(self, state: Any, i: int, decisions: list[tuple[int, int]], rng: Any) -> None:
+        """Give up open decisions, and those that close unfinished batches, as `Agent.finish`."""
+        t = int(self.scenario.times[i])
+        for slot in self.scenario.unanswered():
+            self.apply_event(state, -(slot + 1), decisions[slot], rng, None)
+        for arm, phase in self.policy.closing_decisions(state, rng):
+            self.policy.kernels.forget(self.params, state, t, arm, phase, rng)
 
 
 def record(
@@ -169,7 +190,7 @@ def record(
             run.decisions[i] = runner.choose(state, i, recorder)
             run.choice_ends.append(len(recorder.tape))
             runner.apply_events(state, i, run.decisions, recorder)
-            state = runner.restore(state, i)
+            state = runner.end_round(state, i, run.decisions, recorder)
         except Exception as error:
             run.failure, run.error, last = runner.failure(error), error, i + 1
             run.choice_ends[i:] = [len(recorder.tape)]
@@ -214,7 +235,7 @@ def replay_all(
                         begun = copy_state(state)
                         yield neighbour, replay_one(runner, begun, run, branch, neighbour, i, order)
                 runner.apply_event(state, item, run.decisions[abs(item) - 1], replayer, None)
-            state = runner.restore(state, i)
+            state = runner.end_round(state, i, run.decisions, replayer)
             if not waiting:
                 return
     except Exception as error:
@@ -247,7 +268,7 @@ def replay_one(
                     return ReplayOutcome(replayer.moves, DIFFERENT_DECISION.format(t), i, decision)
             skipped = order if i == first else 0
             runner.apply_events(state, i, run.decisions, replayer, neighbour, skipped)
-            state = runner.restore(state, i)
+            state = runner.end_round(state, i, run.decisions, replayer)
         except Divergence as divergence:
             if failure and replayer.position == len(run.tape):  # a query where the other failed
                 return ReplayOutcome(replayer.moves, FAILS_THERE.format(t, failure), i, "")

@@ -46,6 +46,7 @@ from balaclava.auditing.replay.scenario_kinds import (
     START_KINDS,
     UNSCALED_KINDS,
     ScenarioKind,
+    applies,
     kind_around,
     make_scenario,
 )
@@ -82,7 +83,7 @@ class ReplayAudit:
 
     verdict: str  # "consistent" | "unproved" | "violated" | "not examined"
     pairs: int
-    moved: int  # pairs in which some mechanism's input moved
+    moved: int  # pairs in which some mechanism's input moved; without those of finished trials
     epsilon: float  # the largest loss
     delta: float
     fault: str  # or ""
@@ -191,7 +192,7 @@ class PairAuditor:
         for neighbour, outcome in replay_all(self.policy, run, neighbours):
             self.tried += 1
             if outcome.moves or outcome.fault:
-                self.moved += 1
+                self.moved += not run.scenario.ends  # the end releases what no round did
                 self.reached |= set(run.scenario.conditions)
             self.judge(run, neighbour, outcome, reading)
             if outcome.moves and not outcome.fault and not enlarged:
@@ -332,7 +333,8 @@ class ScenarioSearch:
         self.sensitivities: list[float] = []  # of unbounded rewards after truncation
 
     def try_kinds(self, kinds: tuple[ScenarioKind, ...]) -> None:
-        """Try each kind once, and again while pairs and time are left."""
+        """Try each kind that applies once, and again while pairs and time are left."""
+        kinds = tuple(kind for kind in kinds if applies(self.auditor.policy, kind))
         scenarios = max(len(kinds), self.pairs // _PAIRS_PER_SCENARIO)
         end = time.thread_time() + _KINDS_SHARE * self.seconds
         share = max(self.seconds / scenarios, _SHORTEST_SHARE)

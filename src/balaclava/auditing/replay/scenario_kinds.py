@@ -38,6 +38,7 @@ class ScenarioKind(NamedTuple):
     special: bool = False
     quiet: bool = False  # whether all rewards before it are the smallest
     several_releases: bool = False
+    ends: bool = False  # whether the trial is finished
 
 
 SCENARIO_KINDS = (
@@ -50,6 +51,7 @@ SCENARIO_KINDS = (
     ScenarioKind(("a thousand rounds",), long=True),
     ScenarioKind(("a restored agent", "late rewards"), delay=_DELAY, restored=True),
     ScenarioKind(("after 30,000 rounds",), start=30_000),
+    ScenarioKind(("a finished trial", "late rewards"), delay=_DELAY, cancelled=0.1, ends=True),
     ScenarioKind(("rewards in any order",), delay=-1),
     ScenarioKind(("special values", "cancelled decisions"), cancelled=0.1, delay=3, special=True),
     ScenarioKind(
@@ -78,6 +80,15 @@ def kind_around(round_: int) -> ScenarioKind:
     return ScenarioKind((f"around round {round_:,}",), start=max(round_ - 20, 1), quiet=True)
 
 
+def applies(policy: Policy, kind: ScenarioKind) -> bool:
+    """Whether an agent can run a policy through scenarios of a kind."""
+    return not (
+        start_round(policy, kind) is None
+        or (kind.restored and unregistered_part(policy))
+        or (kind.ends and policy.estimation is None)  # an agent refuses to finish
+    )
+
+
 def make_scenario(
     policy: Policy,
     kind: ScenarioKind,
@@ -89,7 +100,7 @@ def make_scenario(
 ) -> Scenario | None:
     """A scenario of a kind; None if it does not apply to the policy."""
     target, conditions = start_round(policy, kind), list(kind.conditions)
-    if target is None or (kind.restored and unregistered_part(policy)):
+    if target is None or not applies(policy, kind):
         return None
     length = max(rounds, _LONG_SCENARIO) if kind.long else rounds
     if kind.several_releases:
@@ -117,6 +128,7 @@ def make_scenario(
         pending=pending,
         restore_rounds=frozenset(restored),
         conditions=tuple(conditions),
+        ends=kind.ends,
     )
 
 
