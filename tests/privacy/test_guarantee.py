@@ -19,6 +19,7 @@ from balaclava.privacy.composition import (
     compose,
 )
 from balaclava.privacy.guarantee import JOINT_NEIGHBOURS, NOTIONS, Guarantee, not_private
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_shift
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf, -math.inf, "1", None, True])
@@ -301,3 +302,37 @@ def test_only_several_decisions_cost_less_at_a_delta() -> None:
     assert "and to less at a δ above 0" not in each.over(1).explanation
     assert "and to less at a δ above 0" in each.over(2).explanation
     assert "and to less at a δ above 0" not in each.over(2, delta=0.01).explanation
+
+
+def test_rewards_in_different_batches_cost_the_root_with_gaussian_noise() -> None:
+    epsilon, delta = 0.3, 1e-6
+    shift = gaussian_shift(epsilon, delta)
+    one = Guarantee(epsilon=epsilon, delta=delta, shift=shift)
+    for k in (2, 9, 25):
+        together, apart = one.for_rewards(k), one.for_rewards(k, apart=True)
+        assert together.delta == apart.delta == delta
+        exact = [gaussian_epsilon(factor * shift, delta) for factor in (k, math.sqrt(k))]
+        for found, least in zip((together, apart), exact, strict=True):
+            assert least < found.epsilon < least + 2e-5 * k  # what exact noise costs
+        assert together.assumptions == ()
+        (assumption,) = apart.assumptions
+        assert "same batch" in assumption
+        assert assumption in apart.explain()
+        assert "times less" not in together.explain()
+        assert delta < Guarantee(epsilon=epsilon, delta=delta).for_rewards(k).delta
+
+
+def test_what_is_no_single_gaussian_release_is_a_group_of_any_mechanism() -> None:
+    shift = gaussian_shift(0.3, 1e-6)
+    twice = Guarantee(epsilon=0.6, delta=2e-6, shift=shift)  # after a restore
+    plain = Guarantee(epsilon=0.6, delta=2e-6)
+    for apart in (False, True):
+        found = twice.for_rewards(4, apart=apart)
+        group = plain.for_rewards(4)
+        assert (found.epsilon, found.delta) == (group.epsilon, group.delta)
+        assert plain.for_rewards(4, apart=apart) == plain.for_rewards(4)
+    assert (
+        not Guarantee(epsilon=600.0, delta=1e-6, shift=gaussian_shift(600.0, 1e-6))
+        .for_rewards(9)
+        .private
+    )

@@ -74,6 +74,19 @@ def laplace_law(params: Any, mean: float, draws: float) -> tuple[float, int, flo
 
 
 @kernel(borrows=True)
+def limits_with_gaussian(
+    params: Any, rewards: int, mean: float, draws: float, failure: float
+) -> tuple[float, float]:
+    """Limits for draws of Gaussian noise."""
+    return mean_interval(mean, rewards, int(draws), -params.deviation, failure)
+
+
+@kernel(borrows=True)
+def gaussian_noise_law(params: Any, mean: float, draws: float) -> tuple[float, int, float]:
+    return mean, int(draws), -params.deviation
+
+
+@kernel(borrows=True)
 def exact_law(params: Any, mean: float, draws: float) -> tuple[float, int, float]:
     """The law of a mean without noise."""
     return mean, 0, 0.0
@@ -157,6 +170,9 @@ def require_radii(policy: Policy, proved: bool, fails: float, failure: float) ->
 
 
 FROM_BATCHES = Estimation(read_batches, limits_with_laplace, laplace_law, in_order=True)
+FROM_GAUSSIAN_BATCHES = Estimation(
+    read_batches, limits_with_gaussian, gaussian_noise_law, in_order=True
+)
 FROM_EPOCHS = Estimation(read_pools, limits_with_laplace, laplace_law, in_order=True)
 FROM_POOLS = Estimation(read_pools, limits_with_laplace, laplace_law)  # in the order of settling
 FROM_REPORTS = Estimation(read_reports, limits_with_laplace, laplace_law, from_tally=read_reports)

@@ -12,6 +12,7 @@ from balaclava._core.declared import LARGEST_EPSILON, Delta, check, check_claim
 from balaclava._core.number_format import rounded_up
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.privacy.accounting import Decisions, group_delta
+from balaclava.privacy.mechanisms.analytic_gaussian import group_epsilon
 
 if TYPE_CHECKING:
     from balaclava.privacy.composition import Composition, Law
@@ -85,6 +86,10 @@ _ONCE = {
     ),
 }
 
+_APART = (
+    "no two rewards of one participant are in the same batch: at most one of a participant's "
+    "decisions in a batch is learned from"
+)
 _NOT_COVERED = (
     "Not covered: the time of a decision, who took part, the names of arms, whether a reward "
     "arrived at all, and records that the operator keeps elsewhere."
@@ -127,6 +132,8 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     reference: str = ""
     rewards: int = 1  # rewards of one participant that are protected together
+    # If every release has Gaussian noise: how far one reward moves one release, in deviations.
+    shift: float = 0.0
     # Set by `over`: the reason for this epsilon, and the result of every accountant.
     explanation: str = field(default="", compare=False, repr=False)
     breakdown: Composition | None = field(default=None, compare=False, repr=False)
@@ -198,7 +205,7 @@ class Guarantee:
         why = self.explanation if self.breakdown else _ONCE[self.scope].format(n=n)
         return dataclasses.replace(self, explanation=why)
 
-    def for_rewards(self, count: int) -> Guarantee:
+    def for_rewards(self, count: int, *, apart: bool = False) -> Guarantee:
         r"""Return the guarantee for a participant who gives that many rewards (group privacy).
 
         With k rewards it is
@@ -209,8 +216,14 @@ class Guarantee:
 
         If delta reaches 1, the result promises nothing.
 
+        With Gaussian noise epsilon is that of a k times larger move, at the same delta. If no two
+        of the rewards are in one batch, the move is sqrt(k) times larger.
+
         Args:
             count: k, rewards of one participant.
+            apart: whether each of them is in another batch. The result lists this assumption; it
+                matters for Gaussian noise only. Batches grow, so without a rule that enforces it
+                they would share one.
 
         Returns:
             A guarantee of the same scope.
@@ -226,6 +239,9 @@ class Guarantee:
         if not self.private or k == 1:
             return self
         epsilon, delta = k * self.epsilon, group_delta(self.epsilon, self.delta, k)
+        if self._is_gaussian:
+            factor = math.sqrt(k) if apart else k
+            epsilon, delta = group_epsilon(factor * self.shift, self.delta, k), self.delta
         if delta >= 1 or epsilon > LARGEST_EPSILON:
             return not_private(
                 f"{k} rewards of one participant at {self} each: together their epsilon or delta "
@@ -238,7 +254,15 @@ class Guarantee:
             delta=delta,
             rewards=k * self.rewards,
             neighbours=f"reward streams {k} changes apart, each between {self.neighbours}",
+            assumptions=(*self.assumptions, *([_APART] if apart and self._is_gaussian else [])),
         )
+
+    @property
+    def _is_gaussian(self) -> bool:
+        """Whether epsilon is that of one move by `shift`, not of a restore or a composition."""
+        if not self.shift > 0.0 or self.rewards > 1:
+            return False
+        return self.epsilon <= group_epsilon(self.shift, self.delta, 1) * (1.0 + 1e-6)
 
     def _composed(self, n: int, target: float | None, law: Law | None) -> Guarantee:
         from balaclava.privacy.composition import AnyMechanism, compose
@@ -339,6 +363,11 @@ class Guarantee:
     def _together(self) -> list[str]:
         if self.rewards == 1:
             return []
+        if self.shift > 0.0:
+            return [
+                f"This holds for a participant who gives {self.rewards} rewards, for all of them "
+                "together."
+            ]
         return [
             f"This holds for a participant who gives {self.rewards} rewards, for all of them "
             f"together: {self.rewards} times less protected than with one reward, "

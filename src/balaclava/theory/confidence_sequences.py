@@ -49,6 +49,12 @@ Cost of rounding.
     `laplace_scale` is larger than 1/epsilon by the factor 1 + 2 g. With it M is a supermartingale
     for exact noise and for that of simulations.
 
+Gaussian noise.
+    A draw of variance s^2 has E e^(x W) = e^(s^2 x^2/2), and a draw of discrete Gaussian noise at
+    most that (Canonne, Kamath, Steinke 2020). With e^(-s^2 x^2/2) in place of 1 - b^2 x^2, at every
+    x > 0, all of the above holds: it uses the noise only through the mean of e^(x W), which is the
+    same for -W. Kernels take -s in place of the scale b.
+
 The rates x fall from min(2, 0.9/b) by sqrt 2, with weights 4 / ((k + 4) (k + 5)).
 
 Two arms.
@@ -118,6 +124,13 @@ def laplace_scale(epsilon: float) -> float:
 
 
 @kernel(borrows=True)
+def log_less_noise(noise: float, x: float) -> float:
+    """-log of the largest E e^(x W) of a draw; `noise` as in `mean_interval`."""
+    scaled = noise * x
+    return math.log1p(-scaled * scaled) if noise > 0.0 else -0.5 * scaled * scaled
+
+
+@kernel(borrows=True)
 def log_evidence(
     total: float, rewards: int, draws: int, noise: float, mean: float, rates: int
 ) -> tuple[float, float]:
@@ -127,10 +140,9 @@ def log_evidence(
     for k in range(rates):
         weight = _WEIGHT_DECAY / ((k + _WEIGHT_DECAY) * (k + _WEIGHT_DECAY + 1.0))
         chord = math.expm1(x)
-        scaled = noise * x
         log = math.log(weight) + x * total - rewards * math.log1p(mean * chord)
         if draws > 0:
-            log += draws * math.log1p(-scaled * scaled)
+            log += draws * log_less_noise(noise, x)
         slope = rewards * chord / (1.0 + mean * chord)
         if log > highest:
             shrink = math.exp(highest - log)
@@ -165,8 +177,9 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Confidence interval for the mean of rewards in [0, 1], from their released mean.
 
-    `mean` is the total of `rewards` rewards and `draws` draws of Laplace noise of scale `noise`,
-    divided by `rewards`. The interval ever fails with probability at most `failure`.
+    `mean` is the total of `rewards` rewards and `draws` draws of Laplace noise of scale `noise`, or
+    Gaussian noise of deviation -`noise`, divided by `rewards`. The interval ever
+    fails with probability at most `failure`.
 
     Example:
         >>> low, high = mean_interval(0.6123, 1_000, 4, 1.0, 0.05)
@@ -198,7 +211,7 @@ def largest_radius(rewards: int, draws: int, noise: float, failure: float) -> fl
     x, least = min(_LARGEST_RATE, _RATE_SHARE / noise if noise > 0.0 else math.inf), math.inf
     for k in range(MIXTURE_RATES):
         weight = _WEIGHT_DECAY / ((k + _WEIGHT_DECAY) * (k + _WEIGHT_DECAY + 1.0))
-        nats = math.log(2.0 / (failure * weight)) - draws * math.log1p(-((noise * x) ** 2))
+        nats = math.log(2.0 / (failure * weight)) - draws * log_less_noise(noise, x)
         least = min(least, x / 8.0 + (nats + _EVIDENCE_ACCURACY) / (rewards * x))
         x *= math.sqrt(0.5)
     return least + REWARD_GRID

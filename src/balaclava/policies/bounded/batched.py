@@ -11,6 +11,7 @@ from balaclava.frames import pools
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.policies.intervals import FROM_BATCHES
 from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_release
 from balaclava.privacy.mechanisms.laplace import laplace_release
 
 BatchRatio = Annotated[float, Range(1, meaning="growth of an arm's pulls by batch", open_low=True)]
@@ -133,6 +134,18 @@ def release_growing(params: Any, state: pools.Pools, arm: int, row: int, rng: An
 
 
 learn_growing, forget_growing = pools.learn_in_batches(release_growing)
+
+
+@kernel(borrows=True)
+def release_with_gaussian(params: Any, state: pools.Pools, arm: int, row: int, rng: Any) -> None:
+    """As `release_growing`, with Gaussian noise."""
+    total = state.sums[arm, row]
+    released = gaussian_release(rng, total, 1.0, params.epsilon, params.delta)
+    pools.close_batch(state, arm, row, released)
+    pools.use_mean(state, arm, state.pooled[arm], state.rewards[arm])
+
+
+learn_with_gaussian, forget_with_gaussian = pools.learn_in_batches(release_with_gaussian)
 
 
 class ReleasedBatchPolicy(PooledPolicy, PrivateBoundedPolicy):

@@ -1,23 +1,35 @@
 """DP-IMED: IMED for private sums (Azize, Wu, Honda, Orabona, Ito, Basu 2025)."""
 
+import collections
+import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
-from balaclava._core.declared import Horizon, Range
+from balaclava._core.declared import Delta, Horizon, Range
 from balaclava._core.kernels import kernel
+from balaclava.estimators.gaussian_tail import gaussian_kl, gaussian_tail
 from balaclava.estimators.kl import private_kl
 from balaclava.estimators.noisy_kl import noisy_kl, noisy_surprisal, noisy_tail
-from balaclava.frames.pools import Pools, clipped_mean, needs_batch, open_batch
-from balaclava.policies.base import register
+from balaclava.frames.pools import Pools, choose_in_batches, clipped_mean, needs_batch, open_batch
+from balaclava.policies.base import Estimation, Kernels, register
 from balaclava.policies.bounded import batched, remembering
+from balaclava.policies.intervals import FROM_GAUSSIAN_BATCHES
 from balaclava.policies.theorem_conditions import unit_gaps
+from balaclava.privacy.guarantee import Guarantee
+from balaclava.privacy.mechanisms.analytic_gaussian import (
+    gaussian_fault,
+    gaussian_shift,
+    released_deviation,
+)
 from balaclava.theory.imed_regret import ImedBound, imed_bound
 
 Index = Literal["tail", "exact", "paper", "rechecking"]
 Batching = Literal["ratio", "adaptive"]
+Noise = Literal["laplace", "gaussian"]
 PROVED = ("tail", "exact")  # indices with a clock and with a theorem
 # Values that saves of earlier versions hold, by parameter.
 RENAMED_VALUES = {"index": {"careful": "rechecking"}, "batches": {"need": "adaptive"}}
@@ -45,6 +57,20 @@ def exact_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) 
 def tail_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
     """The bound on the tail probability, in nats, less what the clock allows."""
     return max(noisy_tail(n, x, top, params.epsilon, draws) - clock_nats(params, t), 0.0)
+
+
+@kernel(borrows=True)
+def gaussian_exact_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
+    """As `exact_rate`, for Gaussian noise."""
+    rate = gaussian_kl(n, x, top, params.deviation, draws)
+    return max(rate - clock_nats(params, t), 0.0)
+
+
+@kernel(borrows=True)
+def gaussian_tail_rate(params: Any, t: int, n: float, x: float, top: float, draws: int) -> float:
+    """As `tail_rate`, for Gaussian noise."""
+    rate = gaussian_tail(n, x, top, params.deviation, draws)
+    return max(rate - clock_nats(params, t), 0.0)
 
 
 @kernel(borrows=True)
@@ -111,9 +137,10 @@ def _earlier_pulls(rate: Callable[..., Any]) -> Callable[..., int]:
     return pulls_needed
 
 
-def _kernels(
+def _rules(
     rate: Callable[..., Any], adaptive: bool, pulls_of: Callable[..., Callable[..., int]]
-) -> remembering.KernelsByMemory:
+) -> tuple[Callable[..., Any], ...]:
+    """`best_arm`, and the kernels that open a batch: without a memory, and with one."""
     pulls_needed = pulls_of(rate)
 
     @kernel(borrows=True)
@@ -140,8 +167,8 @@ def _kernels(
             open_batch(state, arm, after - before)
 
     if adaptive:
-        return remembering.kernels_by_memory(best_arm, adapt_batch, adapt_batch)
-    return remembering.kernels_by_memory(best_arm, batched.grow_pulls)
+        return best_arm, adapt_batch, adapt_batch
+    return best_arm, batched.grow_pulls
 
 
 RATE_KERNELS = {
@@ -151,15 +178,40 @@ RATE_KERNELS = {
     "rechecking": rechecking_rate,
 }
 _KERNELS = {
-    (index, batches): _kernels(
-        rate, batches == "adaptive", _earlier_pulls if index == "rechecking" else _listed_pulls
+    (index, batches): remembering.kernels_by_memory(
+        *_rules(
+            rate, batches == "adaptive", _earlier_pulls if index == "rechecking" else _listed_pulls
+        )
     )
     for index, rate in RATE_KERNELS.items()
+    for batches in ("ratio", "adaptive")
+}
+
+
+def _with_gaussian(rate: Callable[..., Any], adaptive: bool) -> Kernels:
+    best_arm, prepare_batch, *_ = _rules(rate, adaptive, _listed_pulls)
+    choose = choose_in_batches(best_arm, prepare_batch)
+    return Kernels(batched.begin, choose, batched.learn_with_gaussian, batched.forget_with_gaussian)
+
+
+_GAUSSIAN_KERNELS = {
+    (index, batches): _with_gaussian(rate, batches == "adaptive")
+    for index, rate in {"tail": gaussian_tail_rate, "exact": gaussian_exact_rate}.items()
     for batches in ("ratio", "adaptive")
 }
 # Pulls in the first batch times epsilon, and the ratio, found by experiment
 # (`benchmarks/frontier.py`); flat: 30 and 1.25 move along the same curve of mean and bad runs.
 _BATCHES = {"ratio": (30.0, 1.5), "adaptive": (40.0, 1.14)}
+# A standard deviation of Gaussian noise counts as this much of a scale of Laplace noise there. By
+# simulation: .25 to .5 differ by less than a fifth (`benchmarks/many_rewards.py`).
+_GAUSSIAN_PULLS = 0.3
+
+
+@functools.cache
+def with_deviation(params: type[Any]) -> Any:
+    """The constants of a policy, and the deviation of its noise."""
+    fields: tuple[str, ...] = params._fields
+    return collections.namedtuple(params.__name__, (*fields, "deviation"))
 
 
 @register
@@ -197,11 +249,18 @@ class DPIMED(remembering.RememberingPolicy):
     allows for one draw of noise, but the sum holds m. So the best arm may be in debt for the rest
     of the run (`GrowingBatchPolicy`).
 
+    With noise="gaussian" sums have Gaussian noise for epsilon and delta. With one reward a
+    participant Laplace noise is better. k rewards of a participant in k batches cost what a move
+    sqrt(k) times as far does: `guarantee.for_rewards(k, apart=True)`, if at most one of a
+    participant's decisions in a batch is learned from. With 25 rewards regret is then less than
+    half of that with Laplace noise (docs/figures.md). Intervals are proved for both kinds of noise,
+    bounds on regret for Laplace noise.
+
     Privacy:
-        epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
-        batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
-        Everything else, the length of the next batch included, follows from released values. A
-        batch that the horizon cuts off releases nothing.
+        epsilon-differential privacy of the whole trajectory; (epsilon, delta) with Gaussian noise.
+        Each reward enters the sum of one batch, of sensitivity 1. The sum is released once, with
+        noise, and kept. Everything else, the length of the next batch included, follows from
+        released values. A batch that the horizon cuts off releases nothing.
 
     Parameters:
         horizon: number of rounds planned, for the clock and the first batch; it may be exceeded.
@@ -216,6 +275,8 @@ class DPIMED(remembering.RememberingPolicy):
             ceil(first_batch batch_ratio^(m-1)) pulls. The paper's rule is index="paper",
             batches="ratio", first_batch = batch_ratio; settings with which its index locks are
             refused.
+        noise: "laplace" (scale 1/epsilon), or "gaussian".
+        delta: of Gaussian noise, above 0.
 
     Example:
         >>> agent = bl.policy("dp-imed", arms=2, epsilon=5.0).agent(seed=1)
@@ -235,12 +296,32 @@ class DPIMED(remembering.RememberingPolicy):
     batch_ratio: batched.BatchRatio | None = None
     index: Annotated[Index, Range(meaning="how the index allows for noise")] = "tail"
     batches: Annotated[Batching, Range(meaning="what sets the length of a batch")] = "adaptive"
+    noise: Annotated[Noise, Range(meaning="the noise of released sums")] = "laplace"
+    delta: Delta = 0.0
     examples = (
         {},
         {"first_batch": 6},
         {"index": "paper", "batches": "ratio"},
         {"memory": "detect", "first_batch": 6},
+        {"noise": "gaussian", "delta": 1e-3, "first_batch": 6},
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.noise == "laplace":
+            if self.delta > 0.0:
+                raise self.refuse("delta", 'needs noise="gaussian"; Laplace noise keeps delta = 0')
+            return
+        if self.delta == 0.0:
+            raise self.refuse("delta", 'must be above 0 for noise="gaussian"; such as 1e-6')
+        if self.index not in PROVED:
+            raise self.refuse("index", 'is for Laplace noise; use "tail" or "exact"')
+        if self.memory is not None:
+            raise self.refuse(
+                "memory", 'is for Laplace noise; leave it out, or use noise="laplace"'
+            )
+        if fault := gaussian_fault(self.epsilon, self.delta, 1):
+            raise self.refuse("epsilon", fault)
 
     @classmethod
     def create(cls, parameters: dict[str, Any]) -> Self:
@@ -257,14 +338,38 @@ class DPIMED(remembering.RememberingPolicy):
         return _KERNELS[self.index, self.batches]
 
     @property
+    def kernels(self) -> Kernels:  # type: ignore[override]
+        if self.noise == "gaussian":
+            return _GAUSSIAN_KERNELS[self.index, self.batches]
+        return super().kernels
+
+    @property
+    def estimation(self) -> Estimation | None:  # type: ignore[override]
+        return FROM_GAUSSIAN_BATCHES if self.noise == "gaussian" else super().estimation
+
+    @property
+    def guarantee(self) -> Guarantee:
+        if self.noise == "laplace":
+            return super().guarantee
+        shift = gaussian_shift(self.epsilon, self.delta)
+        return dataclasses.replace(super().guarantee, shift=shift)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of a draw of Gaussian noise."""
+        return released_deviation(self.epsilon, self.delta) if self.delta > 0.0 else math.inf
+
+    @property
     def may_lock(self) -> bool:  # type: ignore[override]
         """Whether the index allows for one draw of noise alone."""
-        return self.index == "paper"
+        return self.index == "paper" and self.noise == "laplace"
 
     @property
     def usual_batches(self) -> tuple[float, float]:  # type: ignore[override]
         """Adaptive batches start longer and may grow more slowly; a short horizon shortens them."""
         pulls, ratio = _BATCHES[self.batches]
+        if self.noise == "gaussian":
+            pulls *= _GAUSSIAN_PULLS * self.deviation * self.epsilon
         if (self.index, self.batches) == ("rechecking", "adaptive"):
             ratio = 1.25
         if self.known_rounds < math.inf and self.index in PROVED:
@@ -282,7 +387,11 @@ class DPIMED(remembering.RememberingPolicy):
         return USUAL_CLOCK if self.known_rounds == math.inf else self.known_rounds / self.arms
 
     def constants(self) -> Any:
-        return super().constants()._replace(horizon=self.clock)
+        params = super().constants()._replace(horizon=self.clock)
+        if self.noise == "laplace":
+            return params
+        kind: Any = type(params)
+        return with_deviation(kind)(*params, self.deviation)
 
     def sizes(self, target: float) -> list[int]:
         """Sizes of an arm's pulls, up to `target` pulls or LISTED_BATCHES sizes."""
@@ -306,7 +415,8 @@ class DPIMED(remembering.RememberingPolicy):
         """The theorem of `theory.imed_regret`, and the width of the rewards' range."""
         scaled, sizes = unit_gaps(self, environment), self.sizes(horizon)
         if (
-            self.index not in PROVED
+            self.noise == "gaussian"
+            or self.index not in PROVED
             or self.memory is not None
             or scaled is None
             or sizes[-1] < horizon

@@ -85,6 +85,33 @@ def exact_gaussian_scale(steps: int, epsilon: float, delta: float, elements: int
     return scale
 
 
+def group_epsilon(shift: float, delta: float, rewards: int) -> float:
+    """Epsilon at `delta` of Gaussian releases that so many rewards move, exact noise included.
+
+    `shift` is the root of the sum of squared shifts of all releases. Infinite beyond
+    LARGEST_EXPONENT.
+
+    >>> round(group_epsilon(gaussian_shift(1.0, 1e-6), 1e-6, 1), 4)
+    1.0
+    """
+    cost = _ELEMENT_EPSILON * rewards
+    target, low, high = delta / (1.0 + cost), 0.0, exact_noise.LARGEST_EXPONENT
+    if not gaussian_excess(shift, high) <= target:
+        return math.inf
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if gaussian_excess(shift, middle) <= target else (middle, high)
+    return high + cost
+
+
+def released_deviation(epsilon: float, delta: float) -> float:
+    """Standard deviation of the released noise at sensitivity 1, at least that of simulations."""
+    _, steps, step = exact_noise.vector_to_steps((0.0,), 1.0, 2.0)
+    return exact_gaussian_scale(steps, epsilon, delta, 1) * float(step)
+
+
 def gaussian_fault(epsilon: float, delta: float, elements: int) -> str:
     """Why exact noise on an array cannot keep these, after "epsilon = x"; "" if it can.
 
