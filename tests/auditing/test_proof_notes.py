@@ -35,8 +35,12 @@ MECHANISMS = [
     if body.__module__.startswith("balaclava.")
 ]
 LONGEST_PHASE = 4_000  # rounds before gdp-elim-new releases something
-SCOPES = {"trajectory": "whole trajectory", "decision": "Each decision", "report": "each report"}
-FRAMES = ("pools", "epochs", "episodes", "memory")
+SCOPES = {
+    "trajectory": "whole trajectory",
+    "decision": "Each decision",
+    "report": "each report",
+} | {"joint": "joint"}
+FRAMES = ("pools", "epochs", "episodes", "memory", "moments")
 
 
 @functools.cache

@@ -16,17 +16,7 @@ on its own arrival alone, so a late one moves no other reward into another sum. 
 the first releases would wait for the slowest of their rewards, and arms be drawn evenly meanwhile.
 While no row is free, the open batch continues.
 
-Sensitivity.
-    Let c and c' be the parts of two participants with s = r - 1/2 and s' in [-1/2, 1/2]. In
-    different blocks |c - c'|^2 = |c|^2 + |c'|^2 <= 2 (1 + k^2/4). In the same block, with
-    q = <x, x'>,
-
-        |c - c'|^2 = |x|^4 + |x'|^4 - 2 q^2 + k^2 |s x - s' x'|^2
-                  <= 2 + k^2/2 + (k^2/2) |q| - 2 q^2 <= 2 (1 + k^2/8)^2,
-
-    the largest at |q| = k^2/8. The latter is at least the former. Each entry is truncated towards 0
-    onto a grid on which sums are exact, which moves it by less than a step: the two parts then
-    differ by at most sqrt(2) (1 + k^2/8) + 2 sqrt(p) steps, p = d (d + 3) / 2 entries each.
+Sensitivity: `moments.proof.md` beside this file.
 """
 
 import math

@@ -1,19 +1,6 @@
 """DP-SquareCB: inverse-gap weighting on private moments (after Foster, Rakhlin 2020, Algorithm 1).
 
-Proof of joint privacy.
-    Fix a participant t, the randomness of all decisions, the arrivals of rewards, and all features
-    and rewards but those of t. A decision's batch follows from the number of earlier decisions and
-    from arrivals (`frames.moments`), so t is in the same batch for all of its possible features
-    and rewards, and in no other. Given the releases before it, the decisions of all others in
-    that batch are the same, because each is computed from releases, its own features and its own
-    randomness. So the vector of sums of that batch moves by the part of t alone, at most by the
-    sensitivity of `frames.moments` in the L2 norm, whether or not the arm of t changes. It is
-    released once, by the Gaussian mechanism: (epsilon, delta)-private given the releases before it.
-    All other vectors have the same law, given the releases before them. So all releases together
-    are (epsilon, delta)-private in the features and the reward of t, by adaptive parallel
-    composition. The decisions of all others are computed from the releases, their own features and
-    their own randomness. So are (epsilon, delta)-private, together with all releases. The decision
-    of t itself is computed from its own features and is not covered.
+Proof: `dp_squarecb.proof.md` beside this file.
 """
 
 import dataclasses
