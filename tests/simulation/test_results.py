@@ -272,9 +272,7 @@ def test_files_that_say_something_else(tmp_path: Path, change: Any, message: str
 def test_own_policy_must_be_registered_at_load(tmp_path: Path, monkeypatch: Any) -> None:
     path = tmp_path / "r.parquet"
     with_private(make({"mine": 1}), "mine").save(path)
-    with pytest.raises(
-        ResultsFileError, match=r"'test-private'.*import the module that registers it"
-    ):
+    with pytest.raises(ResultsFileError, match=r"'test-private'.*import its module first"):
         bl.load(path)
     monkeypatch.setattr(POLICIES, "_classes", dict(POLICIES.classes()))
     bl.register(PrivatePolicy)

@@ -86,8 +86,13 @@ def _print_paragraphs(header: Sequence[str], rows: Sequence[Sequence[str]], widt
     for first, *others in rows:
         click.echo(first)
         parts = [f"{title}: {cell}" for title, cell in zip(header[1:], others, strict=True)]
-        text = "; ".join(part.replace(" ", _NO_BREAK_SPACE) for part in parts)
-        lines = textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")
+        whole = [
+            part.replace(" ", _NO_BREAK_SPACE) if len(part) < width - 2 else part for part in parts
+        ]
+        text = "; ".join(whole)
+        lines = textwrap.fill(
+            text, width, initial_indent="  ", subsequent_indent="  ", **_WHOLE_WORDS
+        )
         click.echo(lines.replace(_NO_BREAK_SPACE, " "))
 
 

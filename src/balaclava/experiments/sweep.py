@@ -219,9 +219,7 @@ def open_sweep(folder: str | os.PathLike[str]) -> Sweep:
     try:
         return Sweep(folder, manifest, [_rebuilt(entry) for entry in manifest["settings"]])
     except errors.UnknownNameError as error:
-        raise errors.ResultsFileError(
-            f"{folder}: {error} (if it is your own, import the module that registers it first)"
-        ) from error
+        raise errors.ResultsFileError(f"{folder}: {error}") from error
     except (errors.BalaclavaError, KeyError, TypeError, AttributeError) as error:
         raise _odd_manifest(folder, error) from error
 

@@ -292,9 +292,7 @@ def _rebuild(
         world = description["environment"]
         environment = described_environment(world)
     except UnknownNameError as error:
-        raise ResultsFileError(
-            f"{path}: {error} (if it is your own, import the module that registers it first)"
-        ) from error
+        raise ResultsFileError(f"{path}: {error}") from error
     except BalaclavaError as error:
         wrote = description["versions"]["balaclava"]
         raise ResultsFileError(

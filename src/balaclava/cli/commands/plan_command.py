@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from balaclava.cli.options import EPSILONS_TYPE, option
-from balaclava.cli.terminal import print_json
+from balaclava.cli.terminal import print_json, print_sentences
 
 
 @click.command(short_help="Plan the size of a trial.")
@@ -51,4 +51,6 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
     if as_json:
         print_json({"rows": [row._asdict() for row in table], "sentence": table.sentence})
     else:
-        click.echo(str(table))
+        print_sentences([table.title, ""])
+        click.echo("\n".join([*table.text_lines, ""]))
+        print_sentences([table.sentence])
