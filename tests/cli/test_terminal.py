@@ -52,9 +52,9 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_long_cell_breaks_between_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "_console", lambda: Console(width=30))
+    monkeypatch.setattr(terminal, "_console", lambda: Console(width=20))
     words = "plays the arm whose estimate, perturbed by noise, is largest"
     terminal.print_table(("policy", "rule", "rewards"), [("a-policy", words, "in [0, 1]")])
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 30
+    assert max(map(len, lines)) <= 20
     assert " ".join(" ".join(lines).split()) == f"a-policy rule: {words}; rewards: in [0, 1]"

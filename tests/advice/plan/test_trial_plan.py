@@ -154,7 +154,8 @@ def test_the_command(tmp_path: Path):
     asked = ["plan", "--arms", "3", "--rate", "0.3", "--difference", "0.3", "--epsilon", "0.3,1"]
     printed = CliRunner().invoke(main, [*asked, "--participants", "2000", "--out", str(picture)])
     assert printed.exit_code == 0, printed.output
-    assert printed.output.strip() == str(PLAN)
+    assert printed.output.split() == str(PLAN).split()
+    assert max(map(len, printed.output.splitlines())) <= 96  # wrapped
     assert picture.read_bytes()[:4] == b"\x89PNG"
     as_json = CliRunner().invoke(main, [*asked, "--json"])
     assert json.loads(as_json.output)["rows"][0]["label"] == "dp-top-two"

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from balaclava.cli.options import EPSILONS_TYPE, option
-from balaclava.cli.terminal import print_json, print_sentences
+from balaclava.cli.terminal import print_json, print_sentences, waiting
 
 
 @click.command(short_help="Plan the size of a trial.")
@@ -45,7 +45,8 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
 
     if out is not None:
         require_writable_file(out)
-    table = make_plan(base_rate=rate, smallest_difference=difference, **options)
+    with waiting("simulating trials ..."):
+        table = make_plan(base_rate=rate, smallest_difference=difference, **options)
     if out is not None:
         table.plot(out)
     if as_json:
