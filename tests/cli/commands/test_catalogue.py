@@ -64,10 +64,10 @@ def test_the_list_counts_every_private_policy() -> None:
 
 
 def test_a_policy_has_its_note_and_all_that_it_uses() -> None:
-    printed = invoke("proofs", "dp-imed").output
+    printed = invoke("proofs", "dp-klucb").output
     assert printed.index("# Noisy sums of batches") < printed.index("# One release for each reward")
     assert "# Rounding to a grid" in printed
-    names = [note["name"] for note in json.loads(invoke("proofs", "dp-imed", "--json").output)]
+    names = [note["name"] for note in json.loads(invoke("proofs", "dp-klucb", "--json").output)]
     assert names == ["batched", "pools", "memory", "laplace", "exact_noise"]
 
 

@@ -264,8 +264,7 @@ class DPSquareCB(JointPolicy):
         (epsilon, delta)-joint differential privacy: the decisions of all other participants, and
         all releases, hide the features and the reward of one. Its own decision is computed from its
         own features and is not covered, so a decision must not be shown to others. Each
-        participant is in one vector of sums, which is released once, by the Gaussian mechanism. The
-        proof is in the module's docstring, the sensitivity in `balaclava.frames.moments`.
+        participant is in one vector of sums, which is released once, by the Gaussian mechanism.
 
     Parameters:
         delta: probability outside it, above 0.
