@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fastapi.testclient import TestClient
 
 import balaclava
 from balaclava.client import Client
+from balaclava.service.http.app import create_app
 from balaclava.service.service import Service
 from balaclava.service.store import schema
 from tests.service.http.test_app import client_of, create, decide, results
@@ -103,3 +105,16 @@ def test_by_the_client(tmp_path: Path) -> None:
         assert client.decide("a").label == "y"
         assert client.version()["version"] == balaclava.__version__
         assert client.version()["schema"] == latest_schema()
+
+
+def test_by_the_page(open_service: Callable[..., Service]) -> None:
+    client = TestClient(create_app(open_service(), keys=False), base_url="http://localhost")
+    create(client)
+    client.patch(URL, json={"retire_arms": ["plain"]})
+    page = client.get("/experiments/shop/finish").text
+    assert re.findall(r'<option value="(.*?)">', page) == ["", "friendly", "map"]
+    token = page.split('name="token" value="')[1].split('"')[0]
+    for arm, status in (("plain", 422), ("map", 200)):
+        form = {"token": token, "arm": arm}
+        assert client.post("/experiments/shop/finish", data=form).status_code == status
+    assert client.get(URL).json()["served_arm"] == "map"

@@ -89,8 +89,9 @@ def add_changes(
     @routes.post("/experiments/{name}/{change}")
     async def act(request: Request, name: str, change: str) -> Response:
         session = await run_in_threadpool(auth.admin, request)
-        await _checked(request, session)
-        await service.set_state(name, _known(change), session.key.actor)
+        form = await _checked(request, session)
+        arm = form.get("arm") if change == "finish" else None
+        await service.set_state(name, _known(change), session.key.actor, arm or None)
         return redirect(request, f"/experiments/{quote(name, safe='')}")
 
 
