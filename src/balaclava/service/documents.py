@@ -271,7 +271,7 @@ def windows_document(experiment: ServedExperiment) -> dict[str, Any]:
     """
     counters = experiment.counters
     learning = sum(counters.learning)
-    over = counters.closed - (counters.rounds - learning)
+    over = counters.closed - (counters.rounds - (counters.leased or 0) - learning)
     answer: dict[str, Any] = {"open": learning - over, "over": over}
     if not experiment.settles_by_window:
         answer["states"] = {

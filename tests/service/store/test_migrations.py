@@ -23,7 +23,7 @@ ARCHIVES = sorted((Path(__file__).parent / "old_databases").glob("*.tar.xz"))
 REWORDED = {"sentence", "note", "explanation", "neighbours", "not_covered", "assumptions"}
 REWORDED |= {"parameters", "condition", "missing"}
 REWORDED |= {"remaining", "may_stop", "overspent", "outside"}  # newer than the databases
-REWORDED |= {"retention", "archived", "retired_arms", "retired", "shares", "drift"}
+REWORDED |= {"retention", "archived", "retired_arms", "retired", "shares", "drift", "deciders"}
 REWORDED |= {"served_arm", "features", "guardrails", "breaker", "exposures", "targeting"}
 REWORDED |= {"sample_ratio"}
 

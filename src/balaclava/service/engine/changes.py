@@ -33,6 +33,7 @@ class EditExperiment(WriteJob):
         if any(name in self.changes for name in _OF_ARMS):
             if experiment.state == FINISHED:
                 raise Problem(409, "the experiment is finished; its arms cannot change")
+            work.revoke_leases(experiment)
             changed |= experiment.change_arms(
                 self.changes.get("add_arms", ()),
                 self.changes.get("retire_arms", ()),

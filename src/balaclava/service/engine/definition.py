@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from balaclava.agents.settling import guarantee_after_restores, guarantee_when_settled
-from balaclava.errors import BalaclavaError, ParameterError
+from balaclava.errors import BalaclavaError, IncompatibleError, ParameterError
 from balaclava.policies.base import POLICIES, Policy
+from balaclava.policies.leased_policy import REQUESTS_ARE_PUBLIC, require_leasable
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.service.engine.contexts import takes_features
 from balaclava.service.engine.guardrails import checked_guardrails
@@ -33,7 +34,9 @@ _ADDED: dict[str, Any] = {  # fields of later versions, with their defaults
     "guardrails": None,
     "exposures": False,
     "targeting": None,
+    "deciders": 1,
 }
+_LEASED_WITH = ("retention", "deciders")  # of these, fields that leases allow
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class ExperimentDefinition:
     guardrails: list[dict[str, Any]] | None = None
     exposures: bool = False  # whether clients report which decisions were displayed
     targeting: dict[str, Any] | None = None
+    deciders: int = 1
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -94,6 +98,8 @@ class ExperimentDefinition:
         return definition
 
     def _require_fit(self, policy: Policy) -> None:
+        if self.deciders > 1:
+            self._require_leases(policy)
         if policy.scope == "joint":
             raise Problem(
                 422,
@@ -127,6 +133,27 @@ class ExperimentDefinition:
                 ),
             )
 
+    def _require_leases(self, policy: Policy) -> None:
+        """Raise a `Problem` if several processes cannot decide for the experiment."""
+        if self.settle != "window":
+            raise Problem(
+                422,
+                "deciders > 1 needs settle='window': where batches settle by arrival each reward "
+                "changes the policy at once, so that one process at a time can take it; give a "
+                "default_reward, or deciders = 1",
+            )
+        later = [name for name in _ADDED if name not in _LEASED_WITH and getattr(self, name)]
+        if later:
+            raise Problem(
+                422,
+                f"deciders > 1 does not go with {', '.join(later)}: a process that decides by a "
+                "lease does not see them; leave them out, or give deciders = 1",
+            )
+        try:
+            require_leasable(policy)
+        except IncompatibleError as error:
+            raise Problem(422, str(error)) from None
+
     def make_policy(self) -> Policy:
         if "arms" in self.parameters:
             raise ParameterError("give the arms in `arms`, not in `parameters`")
@@ -159,6 +186,8 @@ class ExperimentDefinition:
         more: tuple[str, ...] = (EXPOSED_REGARDLESS,) if self.exposures else ()
         if self.targeting is not None:
             more += (ATTRIBUTES_REGARDLESS,)
+        if self.deciders > 1:
+            more += (REQUESTS_ARE_PUBLIC,)
         if one.private and more:
             one = dataclasses.replace(one, assumptions=(*one.assumptions, *more))
         return guarantee_after_restores(one, restored, "the database")

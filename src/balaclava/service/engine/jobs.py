@@ -95,7 +95,10 @@ class MakeDecisions(WriteJob):
             self._person = self.vault.person_digest(self.name, self.person)
 
     def prefetch(self, wanted: Prefetch) -> None:
-        wanted.names.add(self.name)
+        if self.available is None and self.features is None:
+            wanted.slots[self.name] += self.count
+        else:
+            wanted.names.add(self.name)
         if self._request:
             wanted.requests.add((self.name, self._request))
         if self._person:
@@ -295,6 +298,8 @@ class CreateExperiment(WriteJob):
                     "another name",
                 )
             return False
+        if self.definition.deciders > 1:
+            work.require_leases()
         definition = self.definition.with_defaults()
         experiment = ServedExperiment(definition)
         if definition.population is not None:
@@ -351,6 +356,7 @@ class SetExperimentState(WriteJob):
         self._check_arm(experiment)
         served = "" if self.arm is None else f", serves {self.arm!r}"
         self.ledger.note(self.verb, self.name, None, self.by + served, self.by)
+        work.revoke_leases(experiment)
         experiment.state = wanted
         experiment.settings = replace(experiment.settings, served_arm=self.arm)
         if wanted == FINISHED:

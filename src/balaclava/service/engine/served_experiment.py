@@ -39,6 +39,7 @@ from balaclava.service.store.schema import (
 )
 
 RUNNING, PAUSED, FINISHED = "running", "paused", "finished"
+LONGEST_TERM = 5.0  # the longest term of a lease
 RESULTS_CONFIDENCE = 0.95  # default of results, and level of the charts' intervals
 # Decisions between two snapshots: 5 % more, at least 50. 10^9 decisions make about 300 snapshots.
 _SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.05, 50
@@ -59,6 +60,7 @@ class Counters:
     last_arm: int = 0  # arm of the last decision that learns
     decisions: list[int] = field(default_factory=list)  # per arm
     learning: list[int] = field(default_factory=list)  # decisions that learn, per arm
+    leased: int | None = None  # of `rounds`: slots of leases that are not settled
     next_snapshot: int = 1  # number of decisions at which it is due
     # Only where batches settle by arrival:
     rewarded: int = 0
@@ -305,7 +307,7 @@ class ServedExperiment:
         available, context = offer
         if available is not None:
             self.offered(available)  # before anything changes
-        closes = counters.time + self.definition.reward_window
+        closes = self.window_end
         every: dict[str, Any] = {"experiment": self.id, "made": counters.time, "closes": closes}
         if context is not None and are_public(policy):
             every["features"] = json.dumps(context.tolist())
@@ -314,9 +316,7 @@ class ServedExperiment:
         rows = []
         for place, id in enumerate(new_decision_ids(count)):
             if place < learning:
-                counters.rounds += 1
-                slots = self.runner.offered_slots(available, counters.rounds)
-                arm, phase, chance = self.runner.choose(counters.rounds, context, slots)
+                round, (arm, phase, chance) = self.next_slot(offer)
                 counters.last_arm = arm
             elif place == learning:  # all further decisions repeat this choice
                 arm, phase, chance = self._public_choice(repeated, offer)
@@ -325,7 +325,7 @@ class ServedExperiment:
             if chance is not None:
                 row["propensity"] = chance
             if phase >= 0:
-                row["round"] = counters.rounds
+                row["round"] = round
                 counters.learning[arm] += 1
                 counters.anonymous += not named
                 if policy.model == "local":
@@ -338,6 +338,32 @@ class ServedExperiment:
         if self.next_due is None and any(row["learns"] for row in rows):
             self.next_due = closes
         return rows
+
+    def next_slot(self, offer: Offer) -> tuple[int, Choice]:
+        """The next decision of the policy, and its round."""
+        self.counters.rounds += 1
+        round = self.counters.rounds
+        slots = self.runner.offered_slots(offer.available, round)
+        return round, self.runner.choose(round, offer.context, slots)
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether several processes decide, by leases."""
+        return self.definition.deciders > 1
+
+    @property
+    def lease_seconds(self) -> float:
+        """The term of a lease; 0 without leases."""
+        return min(LONGEST_TERM, self.definition.reward_window) if self.is_leased else 0.0
+
+    @property
+    def window_end(self) -> float:
+        """The end of the window of a decision that is made now.
+
+        With leases a window begins when a lease that starts now would end: then windows end in the
+        order of rounds, also those of slots that are used late.
+        """
+        return self.counters.time + self.lease_seconds + self.definition.reward_window
 
     def decide_for(
         self, arm: int | None, count: int, learning: int, offer: Offer

@@ -1,7 +1,8 @@
 """The unit of work: one transaction that prefetches, applies jobs in memory, and writes."""
 
+import contextlib
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -9,17 +10,35 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, func, insert, select
 
 from balaclava.errors import BalaclavaError
-from balaclava.service.engine.served_experiment import ServedExperiment
+from balaclava.service.engine.leasing.granting import (
+    EXPIRED_LEASES,
+    await_leases,
+    grant_lease,
+    settle_leases,
+    use_leases,
+)
+from balaclava.service.engine.leasing.held_leases import HeldLease, LeaseBook, LeasedExperiment
+from balaclava.service.engine.served_experiment import RUNNING, ServedExperiment
 from balaclava.service.problems import Problem
 from balaclava.service.store import sql
 from balaclava.service.store.ledger import Ledger
-from balaclava.service.store.schema import OPEN, WAS_ERASED, decisions, experiments
+from balaclava.service.store.schema import (
+    DEFAULTED,
+    GIVEN_UP,
+    OPEN,
+    REWARDED,
+    WAS_ERASED,
+    decisions,
+    experiments,
+)
 from balaclava.service.store.storage import Storage, advisory_lock
 
 log = logging.getLogger("balaclava.service")
 
 _MOST_CLOSED = 10_000  # windows per experiment and transaction: bounds the time of a commit
 _ALL_ROUNDS = 2**62
+_LOCKED = " ORDER BY id FOR UPDATE"  # PostgreSQL
+_LOCKED_PERSONS = " ORDER BY digest FOR UPDATE"
 _STILL_OPEN = f"WHERE experiment IN (*) AND state = {OPEN} ORDER BY round LIMIT {_MOST_CLOSED + 1}"
 
 
@@ -28,6 +47,7 @@ class Prefetch:
     """The rows that jobs need, fetched together before the jobs are applied."""
 
     names: set[str] = field(default_factory=set)
+    slots: Counter[str] = field(default_factory=Counter)  # decisions by name, by leases if possible
     decisions: set[str] = field(default_factory=set)
     requests: set[tuple[str, str]] = field(default_factory=set)  # experiment's name, digest
     persons: set[tuple[str, str]] = field(default_factory=set)
@@ -42,6 +62,10 @@ class StoredPerson(NamedTuple):
     decisions: int = 0  # that learn
     arm: int | None = None  # that sticky decisions repeat
     decision: str | None = None  # that set it
+
+
+class LeaseLostError(Exception):
+    """A lease was settled, or a request was answered by another process: apply the jobs again."""
 
 
 class OverdueWindowsError(Exception):
@@ -61,8 +85,11 @@ class UnitOfWork:
         cache: dict[int, ServedExperiment],
         now: float,
         ledger: Ledger,
+        leases: LeaseBook | None = None,
     ) -> None:
         self.connection, self.now, self.ledger = connection, now, ledger
+        self._leases = leases  # None without leases: a database of one process
+        self._granted: dict[int, HeldLease] = {}  # by experiment
         self._storage, self._cache = storage, cache
         self.by_name: dict[str, ServedExperiment] = {}
         self.by_id: dict[int, ServedExperiment] = {}
@@ -89,7 +116,8 @@ class UnitOfWork:
         if prefetch.creates:
             advisory_lock(self.connection)
         self._load_decisions(prefetch.decisions)
-        ids = {row["experiment"] for row in self.decisions.values()}
+        by_lease = self._use_leases(prefetch)
+        ids = {row["experiment"] for row in self.decisions.values()} - by_lease
         ids.update(row[0] for row in sql.fetch(self.connection, sql.EXPERIMENT_IDS, prefetch.names))
         due = self._due_ids() if prefetch.due else set()
         ids |= due
@@ -108,16 +136,68 @@ class UnitOfWork:
                 self._cache[id] = experiment
             self._register(experiment)
             self._loaded[experiment.definition.uid] = version
+        self._load_persons(prefetch.persons)
         if not self._storage.one_process:
             # Again: another process may have held the lock.
-            self._load_decisions(prefetch.decisions)
+            self._load_decisions(prefetch.decisions, _LOCKED)
         self._load_requests(prefetch.requests)
-        self._load_persons(prefetch.persons)
-        self.now = max([self.now, *(each.counters.time for each in self.by_id.values())])
+        closed = self._closed_windows(by_lease)
+        self.now = max([self.now, *closed, *(each.counters.time for each in self.by_id.values())])
         for experiment in self.by_id.values():
             experiment.advance_clock(self.now)
             if experiment.id in due or experiment.definition.name in prefetch.names:
                 self._close_windows(experiment)
+                if experiment.is_leased and settle_leases(self.connection, experiment):
+                    self.mark_changed(experiment)  # after decisions: deciders lock in this order
+
+    def _use_leases(self, prefetch: Prefetch) -> set[int]:
+        """Register the experiments that need no row, by the leases of this process; their ids."""
+        names = set(prefetch.slots)
+        if self._leases is None:
+            prefetch.names |= names
+            return set()
+        by_lease: dict[int, LeasedExperiment] = {}
+        for name in sorted(names - prefetch.names):
+            leased = self._leases.by_name.get(name)
+            if leased is not None:
+                leased.begin(self.now)
+                if leased.slots_left() >= prefetch.slots[name]:
+                    by_lease[leased.id] = leased
+        for id in {row["experiment"] for row in self.decisions.values()} - by_lease.keys():
+            if id not in self._leases.by_id:
+                wanted = select(experiments).where(experiments.c.id == id)
+                with contextlib.suppress(Problem):  # a damaged one: locking it says so
+                    self._leases.add(read_experiment(self.connection.execute(wanted).one()))
+            leased = self._leases.by_id.get(id)
+            if leased is not None and leased.definition.name not in prefetch.names | names:
+                leased.begin(self.now)
+                by_lease[id] = leased
+        for leased in by_lease.values():
+            self._register(leased)
+        prefetch.names |= names - {each.definition.name for each in by_lease.values()}
+        return set(by_lease)
+
+    def _closed_windows(self, by_lease: set[int]) -> list[float]:
+        """Ends of windows that others have closed: the service's time is later."""
+        return [
+            row["closes"]
+            for row in self.decisions.values()
+            if row["experiment"] in by_lease and row["state"] in (REWARDED, DEFAULTED, GIVEN_UP)
+        ]
+
+    def revoke_leases(self, experiment: ServedExperiment) -> None:
+        """End all leases of an experiment: no process decides by them afterwards."""
+        if experiment.is_leased and settle_leases(self.connection, experiment, revoke=True):
+            self.mark_changed(experiment)
+
+    def require_leases(self) -> None:
+        """Raise a `Problem` unless several processes can use the database."""
+        if self._leases is None:
+            raise Problem(
+                422,
+                "deciders > 1 needs PostgreSQL: an SQLite file has one process; start the service "
+                "with --database postgresql://..., or give deciders = 1",
+            )
 
     def _register(self, experiment: ServedExperiment) -> None:
         self.by_id[experiment.id] = experiment
@@ -232,8 +312,11 @@ class UnitOfWork:
     def store(self) -> bool:
         """Write all changes; returns whether there were any."""
         snapshots_taken = []
+        self._grant_leases()
         for id in sorted(self._touched):
             experiment = self.by_id[id]
+            if isinstance(experiment, LeasedExperiment):
+                continue
             if (snapshot := experiment.snapshot()) is not None:
                 snapshots_taken.append(snapshot)
             if id not in self._created:
@@ -257,26 +340,68 @@ class UnitOfWork:
             sql.execute_many(self.connection, sql.DROP_METRICS, dropped)
         known = [(*key, *self.persons[key]) for key in sorted(self._changed_persons)]
         sql.execute_many(self.connection, sql.UPSERT_PERSON, known)
+        if not use_leases(self.connection, [each for each in self._own_leases() if each.changed]):
+            raise LeaseLostError
         touched = self._touched or self._created or self._new_decisions or self._changed
         return self._wrote or bool(touched)
 
+    def _own_leases(self) -> list[HeldLease]:
+        """The leases of this process that the transaction may use."""
+        by_lease = (each for each in self.by_id.values() if isinstance(each, LeasedExperiment))
+        return [lease for each in by_lease for lease in each.leases]
+
+    def _grant_leases(self) -> None:
+        """Lease slots of the experiments that decided to this process."""
+        for id in sorted({row["experiment"] for row in self._new_decisions}):
+            experiment = self.by_id[id]
+            if isinstance(experiment, LeasedExperiment) or not experiment.is_leased:
+                continue
+            if experiment.state == RUNNING and not experiment.overdue:
+                lease = grant_lease(self.connection, experiment)
+                if lease is not None:
+                    self._granted[id] = lease
+
+    def note_committed(self) -> None:
+        """Keep the new leases, and what was stored of the others. Call after the commit."""
+        for lease in self._own_leases():
+            lease.stored, lease.changed = lease.used, False
+        for id, lease in self._granted.items():
+            if self._leases is not None:
+                self._leases.add(self.by_id[id], lease)
+
+    def drop_leases(self) -> bool:
+        """Forget the leases that were used, after a failure; returns whether there were any."""
+        by_lease = [each for each in self.by_id.values() if isinstance(each, LeasedExperiment)]
+        for each in by_lease:
+            if self._leases is not None:
+                self._leases.drop(each.id)
+        return bool(by_lease)
+
     def versions(self) -> tuple[dict[str, int], dict[str, int]]:
         """The versions of experiments as read, and the current ones, by uid."""
-        now = {each.definition.uid: each.version for each in self.by_id.values()}
+        now = {
+            each.definition.uid: each.version
+            for each in self.by_id.values()
+            if not isinstance(each, LeasedExperiment)
+        }
         return self._loaded, now
 
     # Reading
 
     def _due_ids(self) -> set[int]:
         due = select(experiments.c.id).where(experiments.c.next_due <= self.now)
-        return set(self.connection.scalars(due.limit(100)))
+        ids = set(self.connection.scalars(due.limit(100)))
+        if self._leases is not None:
+            over, _ = sql.execute(self.connection, EXPIRED_LEASES, self.now)
+            ids.update(int(row[0]) for row in over[:100])
+        return ids
 
     def _cleanup_ids(self) -> set[int]:
         ripe = select(experiments.c.id).where(experiments.c.next_cleanup <= self.now)
         return set(self.connection.scalars(ripe.order_by(experiments.c.next_cleanup).limit(10)))
 
-    def _load_decisions(self, ids: Iterable[str]) -> None:
-        for row in sql.DECISIONS.read(self.connection, "WHERE id IN (*)", ids):
+    def _load_decisions(self, ids: Iterable[str], lock: str = "") -> None:
+        for row in sql.DECISIONS.read(self.connection, f"WHERE id IN (*){lock}", sorted(ids)):
             self.decisions[row["id"]] = row
 
     def _load_requests(self, keys: Iterable[tuple[str, str]]) -> None:
@@ -288,8 +413,14 @@ class UnitOfWork:
                 self.requests[experiment, digest] = body, rows
 
     def _load_persons(self, keys: Iterable[tuple[str, str]]) -> None:
-        for experiment, digests in self._by_experiment(keys):
-            for digest, *row in sql.fetch(self.connection, sql.PERSONS, digests, experiment):
+        """Read persons. With leases, lock them: several processes count their decisions."""
+        for experiment, digests in sorted(self._by_experiment(keys)):
+            query = sql.PERSONS
+            if self._leases is not None and self.by_id[experiment].is_leased:
+                new = [(experiment, digest) for digest in sorted(digests)]
+                sql.execute_many(self.connection, sql.ADD_PERSON, new)
+                query += _LOCKED_PERSONS
+            for digest, *row in sql.fetch(self.connection, query, sorted(digests), experiment):
                 self.persons[experiment, digest] = StoredPerson(*row)
 
     def _by_experiment(self, keys: Iterable[tuple[str, str]]) -> Iterable[tuple[int, list[str]]]:
@@ -307,9 +438,14 @@ class UnitOfWork:
         experiment.next_due = None
         closed: list[dict[str, Any]] = []
         rows = sql.DECISIONS.read(self.connection, _STILL_OPEN, [experiment.id])
+        if self._leases is not None and experiment.is_leased:
+            self._lock_ended(experiment, rows)
+            await_leases(self.connection, experiment)
         for place, row in enumerate(rows):
             if row["closes"] > experiment.counters.time or place == _MOST_CLOSED:
-                experiment.next_due = row["closes"]
+                known_due = experiment.next_due
+                closes = row["closes"]
+                experiment.next_due = closes if known_due is None else min(known_due, closes)
                 break
             known = self.decisions.setdefault(row["id"], row)
             experiment.close_window(known)
@@ -317,6 +453,17 @@ class UnitOfWork:
             closed.append(known)
         experiment.drop_released(closed)
         self.mark_changed(experiment)
+
+    def _lock_ended(self, experiment: ServedExperiment, rows: list[dict[str, Any]]) -> None:
+        """Lock the decisions whose windows ended, and read their rewards again.
+
+        Other processes record rewards without the experiment's row: one that was acknowledged is
+        seen here, and any later one finds its window closed.
+        """
+        ended = sorted(row["id"] for row in rows if row["closes"] <= experiment.counters.time)
+        locked = sql.DECISIONS.read(self.connection, f"WHERE id IN (*){_LOCKED}", ended)
+        now = {row["id"]: row for row in locked}
+        rows[:] = [now.get(row["id"], row) for row in rows]
 
 
 def read_experiment(row: Any) -> ServedExperiment:

@@ -12,14 +12,22 @@ from concurrent.futures import Future
 from typing import Any
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
 
 from balaclava.service.engine.cleanup import CleanUp
 from balaclava.service.engine.jobs import CloseWindows, NoteTime, WriteJob
+from balaclava.service.engine.leasing.granting import RETURN_LEASE
+from balaclava.service.engine.leasing.held_leases import LeaseBook
 from balaclava.service.engine.served_experiment import ServedExperiment
-from balaclava.service.engine.unit_of_work import OverdueWindowsError, Prefetch, UnitOfWork
+from balaclava.service.engine.unit_of_work import (
+    LeaseLostError,
+    OverdueWindowsError,
+    Prefetch,
+    UnitOfWork,
+)
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import Ledger
-from balaclava.service.store.sql import COUNT_COMMIT, fetch
+from balaclava.service.store.sql import COUNT_COMMIT, execute_many, fetch
 from balaclava.service.store.storage import DATABASE_ERRORS, Storage, driver_message
 
 log = logging.getLogger("balaclava.service")
@@ -28,6 +36,7 @@ log = logging.getLogger("balaclava.service")
 MOST_WAITING = 50_000
 _MOST_PER_COMMIT = 10_000
 _MOST_JOBS = 512  # jobs per commit
+_MOST_RETRIES = 3  # of a commit by leases that another process has settled
 # Seconds
 _TICK = 0.5  # between two searches for ended windows
 _NOTE = 3600.0  # between two notes of the time
@@ -65,6 +74,7 @@ class Writer:
         self._storage, self._ledger, self._clock = storage, ledger, clock
         self._counter = ""  # of this process's commits
         self._cache: dict[int, ServedExperiment] = {}
+        self._leases = None if storage.one_process else LeaseBook()
         self._queue: deque[_Waiting] = deque()
         self._weight = 0
         self._wake = threading.Condition()
@@ -121,8 +131,16 @@ class Writer:
                 self._cache.clear()
                 self._answer(batch, [Problem(500, "internal error; nothing was recorded")])
         with contextlib.suppress(Problem, *DATABASE_ERRORS):
+            self._return_leases()
             self._record()
             self._storage.note_recorded(self._counter)
+
+    def _return_leases(self) -> None:
+        """Let other processes settle the leases of this one at once."""
+        unused = [] if self._leases is None else self._leases.all_leases()
+        if unused:
+            with self._storage.writing() as connection:
+                execute_many(connection, RETURN_LEASE, [(lease.id,) for lease in unused])
 
     def _next_batch(self) -> list[_Waiting]:
         """Take the next jobs, with `CloseWindows` at each tick; none after `stop`."""
@@ -153,6 +171,7 @@ class Writer:
 
     def _commit(self, batch: list[_Waiting]) -> None:
         """Commit a batch. If a job raises, answer it, and commit the others."""
+        retries = _MOST_RETRIES
         while batch:
             work: UnitOfWork | None = None
             answers: list[Any] = []
@@ -173,12 +192,20 @@ class Writer:
                     wrote = work.store()
                     unrecorded = self._checked_versions(work, wrote)
                 now = work.now
+                work.note_committed()
                 work = None  # what is in memory is committed
                 self._unrecorded.update(unrecorded)
                 self._storage.require_in_place()
                 self._record()
             except Problem as problem:  # of the ledger or the files: those of jobs are in `answers`
                 self._refuse(batch, work, problem, problem.detail)
+                return
+            except (LeaseLostError, IntegrityError) as error:
+                if self._discard(work) and retries > 0:
+                    retries -= 1
+                    continue  # by the rows of the experiments
+                refusal = Problem(503, _NOT_COMMITTED, retry_after=1)
+                self._refuse(batch, work, refusal, type(error).__name__)
                 return
             except DATABASE_ERRORS as error:
                 refusal = Problem(503, _NOT_COMMITTED, retry_after=1)
@@ -201,7 +228,7 @@ class Writer:
 
     def _new_work(self, connection: Connection) -> UnitOfWork:
         now = self._clock.now()
-        return UnitOfWork(self._storage, connection, self._cache, now, self._ledger)
+        return UnitOfWork(self._storage, connection, self._cache, now, self._ledger, self._leases)
 
     def _checked_versions(self, work: UnitOfWork, wrote: bool) -> dict[str, int]:
         """Compare the database with the ledger; returns the versions to record after the commit."""
@@ -235,10 +262,11 @@ class Writer:
         self._answer(batch, [problem])
         time.sleep(_AFTER_FAULT)
 
-    def _discard(self, work: UnitOfWork | None) -> None:
-        """Remove experiments with uncommitted changes from the cache."""
+    def _discard(self, work: UnitOfWork | None) -> bool:
+        """Forget what is not committed in memory; returns whether leases were used."""
         for id in work.by_id if work else ():
             self._cache.pop(id, None)
+        return work is not None and work.drop_leases()
 
     def _answer(self, batch: list[_Waiting], answers: list[Any]) -> None:
         if len(answers) == 1:

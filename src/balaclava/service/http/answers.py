@@ -46,6 +46,7 @@ class ExperimentOut(AnswerBody):
     owner: str
     purpose: str
     retention: float
+    deciders: int
     archived: bool
     state: Literal["running", "paused", "finished"]
     served_arm: str | None

@@ -93,6 +93,9 @@ class ExperimentIn(Payload):
         False, description="clients report displayed decisions, which must not depend on rewards"
     )
     targeting: TargetingIn | None = None
+    deciders: Annotated[int, Field(ge=1, le=4096)] = Field(
+        1, description="processes that decide, by leases; with more than 1 it needs PostgreSQL"
+    )
 
 
 class ExperimentChangesIn(Payload):

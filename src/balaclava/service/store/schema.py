@@ -133,6 +133,20 @@ persons = sa.Table(
     sa.Column("decision", sa.String(22)),  # that set it
 )
 
+leases = sa.Table(  # runs of slots of an experiment that a process decides by
+    "leases",
+    metadata,
+    sa.Column("id", sa.String(22), primary_key=True),  # random: the fencing token of its holder
+    sa.Column("experiment", sa.BigInteger, sa.ForeignKey("experiments.id"), nullable=False),
+    sa.Column("runs", sa.Text, nullable=False),  # JSON of [first round, slots, arm, phase, chance]
+    sa.Column("granted", sa.Integer, nullable=False),  # slots
+    sa.Column("used", sa.Integer, nullable=False),  # slots, in the order of their rounds
+    sa.Column("anonymous", sa.Integer, nullable=False),  # of these, without a person
+    sa.Column("others", sa.Text, nullable=False),  # JSON: decisions that do not learn, by arm
+    sa.Column("ends", sa.Float, nullable=False),
+)
+sa.Index("leases_of_experiment", leases.c.experiment)
+
 snapshots = sa.Table(
     "snapshots",
     metadata,

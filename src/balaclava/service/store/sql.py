@@ -60,6 +60,9 @@ UPSERT_PERSON = (
     "ON CONFLICT (experiment, digest) DO UPDATE SET decisions = excluded.decisions, "
     "arm = excluded.arm, decision = excluded.decision"
 )
+ADD_PERSON = (
+    "INSERT INTO persons (experiment, digest, decisions) VALUES (?, ?, 0) ON CONFLICT DO NOTHING"
+)
 UPSERT_META = (
     "INSERT INTO meta (name, value) VALUES (?, ?) "
     "ON CONFLICT (name) DO UPDATE SET value = excluded.value"

@@ -101,7 +101,9 @@ class Storage:
 
     def locked(self, connection: sa.Connection, ids: list[int]) -> list[Sequence[Any]]:
         """Lock experiments in the order of their ids; returns each id and version."""
-        return fetch(connection, VERSIONS if self.one_process else f"{VERSIONS} FOR UPDATE", ids)
+        return fetch(
+            connection, VERSIONS if self.one_process else f"{VERSIONS} FOR NO KEY UPDATE", ids
+        )
 
     def has_key(self) -> bool:
         """Whether it was written under a secret key."""

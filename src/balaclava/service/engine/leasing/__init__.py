@@ -1,0 +1,1 @@
+"""Leases: several processes decide for one experiment, from slots of the same batches."""
