@@ -31,6 +31,13 @@ class LedgerComparison(NamedTuple):
     last: float  # the time of the last commit
 
     @property
+    def unrecorded(self) -> dict[str, int]:
+        """Versions that a crash kept from the ledger. Other processes may have written since."""
+        new = CommitCount(0, 0)
+        known = self.counts
+        return {uid: each for uid, each in self.versions.items() if each > known.get(uid, new).done}
+
+    @property
     def experiments_behind(self) -> list[str]:
         return [uid for uid in self.behind if not is_counter(uid)]
 
@@ -82,7 +89,7 @@ def require_current(
     comparison = compare(storage, ledger)
     set_clock(clock, comparison.last, accept_clock)
     if not comparison.behind:
-        ledger.record_commits(ledger.check_commits(comparison.versions))
+        ledger.record_commits(comparison.unrecorded)
         return
     if not restored:
         raise StartError(

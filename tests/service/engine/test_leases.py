@@ -37,6 +37,9 @@ SHOP: dict[str, Any] = {
 }
 
 
+GUARDRAIL = {"metric": "errors", "epsilon": 1.0, "range": [0, 1], "limit": 0.2, "serve": "plain"}
+
+
 class Shops:
     """Two processes' services on one database, and the clock of both."""
 
@@ -274,6 +277,7 @@ def test_erasing_a_person_reaches_leased_decisions(shops: Shops) -> None:
     ("changes", "why"),
     [
         ({"settle": "arrival"}, "needs settle='window'"),
+        ({"guardrails": [GUARDRAIL]}, "does not go with guardrails"),
         ({"policy": "dp-se", "parameters": {"epsilon": 1.0, "horizon": 1_000}}, "cannot be leased"),
     ],
 )
