@@ -1,13 +1,14 @@
 """Arms that come and go: time and memory of a long run, regret of an added arm and of wrong priors.
 
     python benchmarks/arms.py --table year             # 200 live arms, 10^6 decisions
-    python benchmarks/arms.py --table added --runs 400 # an arm added half way
+    python benchmarks/arms.py --table added --runs 4000 # an arm added half way
     python benchmarks/arms.py --table prior --runs 400 # priors on a wrong best arm
 
-Agents play, with dp-imed at epsilon 1 and rewards that come at once. "year": every 500 decisions
-one arm leaves and another comes. "added": arms of .55 .60 .65 in 20,000 rounds; another comes after
-half, and is compared with a fresh run of all four arms for 10,000 rounds. "prior": arms of .55 .60
-.65 .75 in 20,000 rounds; the prior has n rewards behind each mean, reversed.
+Epsilon is 1, and rewards come at once; agents with dp-imed play "year" and "prior". "year": every
+500 decisions one arm leaves and another comes. "added": arms of .55 .60 .65 in 20,000 rounds;
+another comes after half, and is compared with a fresh run of all four arms for 10,000 rounds.
+"prior": arms of .55 .60 .65 .75 in 20,000 rounds; the prior has n rewards behind each mean,
+reversed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import balaclava as bl
 from balaclava.auditing.state_copies import arrays_of
 
 LIVE, DECISIONS, STAY = 200, 1_000_000, 500
+ADDED_TO = ("dp-imed", "dp-klucb", "adap-klucb", "lazy-dp-ts", "dp-ucb", "ldp-ucb-bernoulli")
 MEANS = {"a": 0.55, "b": 0.60, "c": 0.65}
 HALF = 10_000
 
@@ -73,24 +75,23 @@ def year(decisions: int) -> None:
 
 def added(runs: int) -> None:
     """Regret of the last 10,000 rounds: with the arm added, and of a fresh run of them."""
-    print("| the added arm | added half way | fresh run | ratio of the means |\n|---|---|---|---|")
-    for mean in (0.50, 0.60, 0.70, 0.75, 0.85):
-        means, late, fresh = {**MEANS, "d": mean}, [], []
-        for seed in range(runs):
-            rng = np.random.default_rng(seed)
-            agent = agent_of(list(MEANS), seed)
-            play(agent, HALF, MEANS, rng)
-            agent.add_arm("d")
-            late.append(regret(play(agent, HALF, means, rng), means))
-            fresh.append(regret(play(agent_of(list(means), seed), HALF, means, rng), means))
-        cells = [cell(each) for each in (late, fresh)]
-        print(
-            f"| {mean} | {cells[0]} | {cells[1]} | {np.mean(late) / np.mean(fresh):.2f} |",
-            flush=True,
-        )
+    print("| policy | the added arm | added half way | fresh run | ratio of the means |")
+    print("|---|---|---|---|---|")
+    for name in ADDED_TO:
+        policy = bl.policy(name, arms=4, epsilon=1.0)
+        for mean in (0.50, 0.60, 0.70, 0.75, 0.85):
+            shop = bl.environment("bernoulli", means=[*MEANS.values(), mean])
+            offers = [(1, [0, 1, 2]), (HALF + 1, [0, 1, 2, 3])]
+            world = bl.environment("offered-arms", inner=shop, offers=offers)
+            how: dict[str, Any] = {"repetitions": runs, "seed": 1}
+            late = bl.simulate(policy, world, horizon=2 * HALF, checkpoints=[HALF, 2 * HALF], **how)
+            fresh = bl.simulate(policy, shop, horizon=HALF, checkpoints=1, **how)
+            regrets = late.regret(name)[:, 1] - late.regret(name)[:, 0], fresh.final_regret(name)
+            ratio = regrets[0].mean() / regrets[1].mean()
+            print(f"| {name} | {mean} | {cell(regrets[0])} | {cell(regrets[1])} | {ratio:.2f} |")
 
 
-def cell(values: list[float]) -> str:
+def cell(values: Any) -> str:
     """The mean with its 95 % interval, and the 99 % quantile."""
     error = 1.96 * np.std(values) / np.sqrt(len(values))
     return f"{np.mean(values):.1f} ± {error:.1f} ({np.quantile(values, 0.99):.0f})"

@@ -149,6 +149,10 @@ def policies() -> dict[str, Policy]:
     rows["dp-klucb, detect"] = bl.policy("dp-klucb", memory="detect", **private)
     for memory in (2_000, 8_000):
         rows[f"dp-klucb, memory {memory:,}"] = bl.policy("dp-klucb", memory=memory, **private)
+    rows["ldp-ucb-bernoulli"] = bl.policy("ldp-ucb-bernoulli", **private)
+    for memory in (4_000, 8_000, 16_000):
+        policy = bl.policy("ldp-window-klucb", memory=memory, **private)
+        rows[f"ldp-window-klucb, memory {memory:,}"] = policy
     for discount in (0.999, 0.9995, 0.9998):
         for width in (0.3, 0.6):
             label = f"discounted-ucb, {discount}, width {width}"
@@ -208,6 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--runs", type=int, default=1_000)
     parser.add_argument("--world", choices=list(WORLDS), action="append")
+    parser.add_argument("--policy", default="", help="label of the only policy")
     parser.add_argument("--bound", action="store_true")
     parser.add_argument("--with", dest="setting", metavar="NAME=VALUE")
     chosen = parser.parse_args()
@@ -217,7 +222,7 @@ def main() -> None:
         bound()
         return
     for world in chosen.world or WORLDS:
-        play(world, chosen.runs, "dp-imed, detect" if chosen.setting else "")
+        play(world, chosen.runs, "dp-imed, detect" if chosen.setting else chosen.policy)
 
 
 if __name__ == "__main__":

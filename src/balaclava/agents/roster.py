@@ -107,13 +107,18 @@ class ArmRoster:
 
     def offered_slots(self, available: Any, round: int) -> list[int] | None:
         """The slots of the arms that a decision may have; None if these are all slots."""
+        if self.rests and not self.resting(round):
+            self.rests = {}
+        if available is None and not self.rests and self.retired.isdisjoint(self.arm_in_slot):
+            return None
         offered = set(self.arm_in_slot) - self.retired
         if available is not None:
             chosen = self.checked_available(available)
             self.masked |= chosen < offered
             offered = chosen
-        awake = {arm for arm in offered if arm in self.shares or self.rests.get(arm, 0) <= round}
-        offered = awake or offered
+        if self.rests:
+            awake = {a for a in offered if a in self.shares or self.rests.get(a, 0) <= round}
+            offered = awake or offered
         slots = [slot for slot, arm in enumerate(self.arm_in_slot) if arm in offered]
         return None if len(slots) == len(self.arm_in_slot) else slots
 
@@ -161,6 +166,8 @@ class ArmRoster:
 
     def shares_of_slots(self, slots: Iterable[int] | None) -> dict[int, float]:
         """The shares of the arms in these slots; None: of all."""
+        if not self.shares:
+            return {}
         offered = range(len(self.arm_in_slot)) if slots is None else slots
         chances = {slot: self.shares.get(self.arm_in_slot[slot], 0.0) for slot in offered}
         return {slot: share for slot, share in chances.items() if share}

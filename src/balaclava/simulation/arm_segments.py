@@ -156,6 +156,5 @@ def segment_player(
 
     if not interpreted:
         with compiling(f"{policy.name} on {environment.name}"):
-            streams: Any = map(seeded, range(3))
-            play(checkpoints[:0], *streams, np.zeros(2, np.int64))
+            play(checkpoints[:0], seeded(0), seeded(1), seeded(2), np.zeros(2, np.int64))
     return functools.partial(play, checkpoints)

@@ -93,7 +93,7 @@ class LDPUCBBernoulli(LocalBoundedPolicy):
     name = "ldp-ucb-bernoulli"
     fixed_arms = ""
     reference = "Ren, Zhou, Liu, Shroff 2020"
-    see_also = "ldp-ucb-laplace, ldpr-se, ucb1"
+    see_also = "ldp-window-klucb, ldp-ucb-laplace, ldpr-se, ucb1"
     report_kernel = staticmethod(unit_bit_report)
     learn_report = staticmethod(learn_ucb1)
     reports = (0.0, 1.0)
