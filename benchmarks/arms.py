@@ -1,6 +1,7 @@
 """Arms that come and go: time and memory of a long run, regret of an added arm and of wrong priors.
 
     python benchmarks/arms.py --table year             # 200 live arms, 10^6 decisions
+    python benchmarks/arms.py --table step             # time of a decision
     python benchmarks/arms.py --table added --runs 4000 # an arm added half way
     python benchmarks/arms.py --table prior --runs 400 # priors on a wrong best arm
 
@@ -24,6 +25,7 @@ import balaclava as bl
 from balaclava.auditing.state_copies import arrays_of
 
 LIVE, DECISIONS, STAY = 200, 1_000_000, 500
+WARM_UP, STEPS = 12_000, 30_000
 ADDED_TO = ("dp-imed", "dp-klucb", "adap-klucb", "lazy-dp-ts", "dp-ucb", "ldp-ucb-bernoulli")
 MEANS = {"a": 0.55, "b": 0.60, "c": 0.65}
 HALF = 10_000
@@ -73,6 +75,26 @@ def year(decisions: int) -> None:
         )
 
 
+def step() -> None:
+    """Time of a decision with arms that come and leave, and without."""
+    for comes in (False, True):
+        rng = np.random.default_rng(1)
+        means = {str(arm): rng.uniform(0.3, 0.7) for arm in range(LIVE)}
+        agent, last = agent_of(list(means), 1), LIVE
+        play(agent, WARM_UP, means, rng)
+        begun = time.process_time()
+        for _ in range(STEPS // STAY):
+            play(agent, STAY, means, rng)
+            if comes:
+                gone = next(iter(means))
+                agent.retire_arm(gone)
+                del means[gone]
+                agent.add_arm(str(last))
+                means[str(last)], last = rng.uniform(0.3, 0.7), last + 1
+        each = (time.process_time() - begun) / STEPS * 1e6
+        print(f"{'with' if comes else 'without'} changes: {each:.1f} us a decision")
+
+
 def added(runs: int) -> None:
     """Regret of the last 10,000 rounds: with the arm added, and of a fresh run of them."""
     print("| policy | the added arm | added half way | fresh run | ratio of the means |")
@@ -117,12 +139,14 @@ def prior(runs: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--table", choices=("year", "added", "prior"), required=True)
+    parser.add_argument("--table", choices=("year", "step", "added", "prior"), required=True)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--decisions", type=int, default=DECISIONS)
     chosen = parser.parse_args()
     if chosen.table == "year":
         year(chosen.decisions)
+    elif chosen.table == "step":
+        step()
     else:
         {"added": added, "prior": prior}[chosen.table](chosen.runs)
 

@@ -26,7 +26,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
 
 
 @kernel(borrows=True)
-def highest_index(state: Tally, level: float) -> int:
+def highest_index(state: Any, level: float) -> int:
     """The first arm with the highest index.
 
     Start from the arm pulled most often, and find a root only for arms that kl(mean, highest) does
