@@ -1,11 +1,10 @@
-"""Linear bandits: regret, coverage of the ellipsoids, the cost of a step, and real tables.
+"""Linear bandits: regret, coverage of the ellipsoids, the cost of a step, and late rewards.
 
 python benchmarks/contextual.py regret --runs 100
 python benchmarks/contextual.py worlds --runs 10
 python benchmarks/contextual.py coverage --runs 10000
 python benchmarks/contextual.py steps
 python benchmarks/contextual.py agents
-python benchmarks/contextual.py tables --runs 8 --epsilon 1
 python benchmarks/contextual.py late --runs 40
 """
 
@@ -45,7 +44,7 @@ def contenders(epsilon: float = 1.0, **shape: Any) -> dict[str, bl.Policy]:
         "dp-linucb": (private, SCALES),
         "dp-lin-ts": (private, SCALES),
         "ldp-linucb": ({"epsilon": epsilon}, SCALES),
-        "dp-lin-bayes-ucb": (private, (1.0,)),
+        "dp-lin-bayes-ucb": (private, (1.5,)),
     }
     return {
         f"{name}, {scale:g}": bl.policy(
@@ -291,47 +290,6 @@ def steps(runs: int) -> None:
         print(f"MABWiser / linucb: {theirs / best['linucb']:.0f} (target at least 100)")
 
 
-def table_worlds() -> dict[str, bl.Environment]:
-    """Four labelled tables, and two tables of participants with drawn linear means."""
-    from sklearn import datasets
-
-    worlds: dict[str, bl.Environment] = {}
-    for name in ("wine", "iris", "breast_cancer", "digits"):
-        data = getattr(datasets, f"load_{name}")()
-        worlds[name] = bl.environment("labelled", features=data.data, labels=data.target)
-    rng = np.random.default_rng(5)
-    for arms, features in ((5, 10), (10, 20)):
-        rows, theta = (rng.normal(size=(n, features)) for n in (4_000, arms))
-        for part, length in ((rows, 1.0), (theta, 0.4 * math.sqrt(2.0))):
-            part[:, 1:] *= length / np.linalg.norm(part[:, 1:], axis=1, keepdims=True)
-        rows[:, 0], theta[:, 0] = 1.0, 0.5 * math.sqrt(2.0)
-        worlds[f"drawn {arms} x {features}"] = bl.environment(
-            "linear", arms=arms, theta=theta.ravel(), contexts="disjoint",
-            table=rows / math.sqrt(2.0), outside="clip",
-        )  # fmt: skip
-    return worlds
-
-
-def tables(runs: int, epsilon: float = 1.0, only: str = "") -> None:
-    """Regret on tables, with separate coefficients for each arm; a quarter of the runs on digits.
-
-    On labelled tables it counts mistakes.
-    """
-    for name, world in table_worlds().items():
-        if only and only != name:
-            continue
-        shape = {"arms": world.arms, "features": world.dimension, "disjoint": True}
-        policies = contenders(epsilon, **shape)
-        policies["dp-imed"] = bl.policy("dp-imed", arms=world.arms, epsilon=epsilon)
-        print(f"\n{name}: {world.arms} arms, {world.dimension} features, epsilon {epsilon:g}")
-        show(
-            bl.simulate(
-                policies, world, horizon=10**5, seed=1, checkpoints=[10**3, 10**4, 10**5],
-                repetitions=max(runs // 4, 2) if name == "digits" else runs,
-            )
-        )  # fmt: skip
-
-
 def late(runs: int) -> None:
     """Regret in 10^4 rounds if rewards are late: 5 arms with 3 shared features, epsilon 1."""
     world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
@@ -351,18 +309,12 @@ def main() -> None:
     parts |= {
         "agents": (agents, 5),
         "worlds": (worlds, 10),
-        "tables": (tables, 8),
         "late": (late, 40),
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=parts)
     parser.add_argument("--runs", type=int)
-    parser.add_argument("--epsilon", type=float, default=1.0, help="of tables")
-    parser.add_argument("--table", default="", help="only this one of tables")
     options = parser.parse_args()
-    if options.part == "tables":
-        tables(options.runs or 8, options.epsilon, options.table)
-        return
     play, runs = parts[options.part]
     play(options.runs or runs)
 

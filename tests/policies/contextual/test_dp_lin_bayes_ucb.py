@@ -36,26 +36,38 @@ def play(policy: bl.Policy, rounds: int) -> tuple[Any, list[Any]]:
 
 @pytest.mark.oracle
 def test_the_posterior_is_that_of_bayes_rule() -> None:
-    """Reports add x x' over their variance; a sum is N(G L' theta, v^2 G + s^2 I)."""
+    """Reports add x x' over their variance; a sum is N(G L' theta, v^2 G + s^2 I).
+
+    After the first 20 decisions, every other is in a batch of 20: they end with number 59 and 99.
+    """
     policy = make(ridge=0.5)
     params = policy.constants()
     state, told = play(policy, 100)
     X = np.array([row for row, *_ in told])
     variance = 0.25 / math.tanh(0.5) ** 2
     L = np.linalg.cholesky((0.5 * np.eye(3) + X[:20].T @ X[:20]) / 20)
-    precision, sums = 0.5 * np.eye(3) + X[:20].T @ X[:20] / variance, told[19][3]
-    released, c, clipped = np.zeros(3), math.sqrt(4.5), 0
-    for first in (20, 40, 60, 80):
-        W = np.linalg.solve(L, X[first : first + 20].T).T
+    reported = np.r_[0:20, 21:100:2]
+    precision = 0.5 * np.eye(3) + X[reported].T @ X[reported] / variance
+    released, c, clipped, gains = np.zeros(3), math.sqrt(4.5), 0, np.zeros(3)
+    for first in (20, 60):
+        W = np.linalg.solve(L, X[first : first + 40 : 2].T).T
         weights = np.minimum(1.0, c / np.linalg.norm(W, axis=1))
         clipped += int((weights < 1.0).sum())
         G = (W * weights[:, None]).T @ W
-        b = told[first + 19][2] - released
-        released = told[first + 19][2]
+        b = told[first + 38][2] - released
+        released = told[first + 38][2]
         gain = L @ G @ np.linalg.inv(0.25 * G + params.deviation**2 * np.eye(3))
-        precision, sums = precision + gain @ G @ L.T, sums + gain @ b
+        precision, gains = precision + gain @ G @ L.T, gains + gain @ b
+    sums = (
+        told[19][3]
+        + gains
+        + sum(
+            told[t][3] - told[t - 1][3]
+            for t in range(21, 100, 2)  # what each report adds
+        )
+    )
     assert clipped > 5
-    assert state.episodes.draws[0] == 4
+    assert state.episodes.draws[0] == 2
     assert np.allclose(state.factor[0] @ state.factor[0].T, precision)
     assert np.allclose(state.theta[0], np.linalg.solve(precision, sums))
 
@@ -68,7 +80,9 @@ def test_without_noise_it_is_weighted_least_squares() -> None:
     X, r = np.array([row for row, *_ in told]), np.array([reward for _, reward, *_ in told])
     L = np.linalg.cholesky((np.eye(3) + X[:20].T @ X[:20]) / 20)
     lengths = np.linalg.norm(np.linalg.solve(L, X.T), axis=0)
-    weights = np.where(np.arange(100) < 20, 1.0, np.minimum(1.0, math.sqrt(4.5) / lengths)) / 0.25
+    numbers = np.arange(1, 101)
+    reported = (numbers <= 20) | (numbers % 2 == 0)
+    weights = np.where(reported, 1.0, np.minimum(1.0, math.sqrt(4.5) / lengths)) / 0.25
     precision = np.eye(3) + (X * weights[:, None]).T @ X
     assert np.allclose(state.factor[0] @ state.factor[0].T, precision, rtol=1e-4)
     assert np.allclose(state.theta[0], np.linalg.solve(precision, X.T @ (weights * r)), atol=1e-4)
@@ -80,14 +94,15 @@ def test_no_reward_moves_a_sum_by_more_than_its_sensitivity() -> None:
     params, rng = policy.constants(), np.random.default_rng(5)
     for _ in range(100):
         state = policy.kernels.begin(params)
-        rows = [rng.normal(size=(3, 3)) * 10.0 ** rng.uniform(-6, 0, size=3) for _ in range(2)]
-        note_decision(params, state, 0, rows[0])
-        phase = note_decision(params, state, 1, rows[1])
+        rows = [rng.normal(size=(3, 3)) * 10.0 ** rng.uniform(-6, 0, size=3) for _ in range(3)]
+        for row in rows[:2]:  # both are reported
+            note_decision(params, state, 0, row)
+        phase = note_decision(params, state, 1, rows[2])
         state.episodes.number[0] = 1  # the batch stays open
         sums = []
         for reward in rng.permutation([0.0, 1.0]):
             twin = type(state)(*(_copied(part) for part in state))
-            learn(params, twin, 2, 1, reward, phase, None)
+            learn(params, twin, 3, 1, reward, phase, None)
             sums.append(twin.episodes.sums[0].sum(axis=0))
         assert 0.0 < np.linalg.norm(sums[0] - sums[1]) <= params.influence * (1 + 1e-12)
 
@@ -102,12 +117,13 @@ def test_the_order_of_decisions_says_which_rewards_are_reported() -> None:
     """Also if none has come: reports are released one by one, a batch once."""
     agent = make(batch=4, arms=2).agent(seed=1)
     rng = np.random.default_rng(6)
-    decisions = [agent.ask(rng.uniform(-0.5, 0.5, size=(2, 3))) for _ in range(8)]
+    decisions = [agent.ask(rng.uniform(-0.5, 0.5, size=(2, 3))) for _ in range(11)]
     releases = []
     for decision in decisions[::-1]:
         agent.tell(decision, 1.0)
         releases.append(agent.status().releases)
-    assert releases == [0, 0, 0, 1, 2, 3, 4, 5]
+    # 11, 9, 7 and 5 are the batch; 10, 8, 6 and the first 4 are reported.
+    assert releases == [0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_a_default_batch_has_a_quarter_of_the_noise_of_reports() -> None:
