@@ -50,6 +50,16 @@ def test_a_contradicted_prior_ends_all_rests():
     assert labels.count("d") > 700
 
 
+@pytest.mark.parametrize("memory", ["detect", 4_000])
+def test_a_contradicted_prior_ends_all_rests_with_a_memory_too(memory):
+    policy = bl.policy("dp-imed", arms=["a", "d"], epsilon=5.0, memory=memory)
+    agent = policy.agent(seed=1, prior={"a": (0.9, 50_000), "d": (0.2, 50_000)})
+    labels = play(agent, 600)
+    assert 0 < labels.index("d") < 200
+    with pytest.raises(bl.errors.EstimateError):
+        agent.estimates()
+
+
 def test_estimates_and_winners_never_count_a_prior():
     agent = agent_of({label: (mean, 10**6) for label, mean in MEANS.items()})
     assert all(entry.rewards == 0 for entry in agent.estimates())

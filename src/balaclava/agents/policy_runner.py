@@ -125,11 +125,11 @@ class PolicyRunner:
 
     def _doubt_prior(self, roster: ArmRoster) -> None:
         """End all rests once the releases of the prior's best arm are below its mean."""
-        estimation = self.policy.estimation
+        estimation = self.policy.doubt
         if roster.contradiction is None or estimation is None:
             return
         arm, limit = roster.contradiction
-        released = self._read(roster.slot_of(arm))
+        released = estimation.read(self.params, self.state, roster.slot_of(arm))
         if released[0] == 0 or released == roster.doubted:
             return
         roster.doubted = released

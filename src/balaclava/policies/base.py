@@ -385,6 +385,11 @@ class Policy(PolicyAttributes):
         )
 
     @property
+    def doubt(self) -> Estimation | None:
+        """The kernels by which releases contradict a prior, which steers choices only."""
+        return self.estimation
+
+    @property
     def names_winners(self) -> WinnerOutlook:
         """Whether `agent.winner()` can be expected to name an arm, with the reason.
 

@@ -13,7 +13,7 @@ from balaclava.frames import memory as frame
 from balaclava.frames import pools as pool_frame
 from balaclava.policies.base import Estimation, Kernels, WinnerOutlook
 from balaclava.policies.bounded import batched
-from balaclava.policies.intervals import FROM_BATCHES
+from balaclava.policies.intervals import FROM_BATCHES, read_batches
 from balaclava.theory.change_test import (
     FALSE_ALARMS,
     MOST_BATCHES_BACK,
@@ -93,6 +93,15 @@ def grow_listed(params: Any, state: pool_frame.Pools, arm: int, t: int) -> None:
         pool_frame.open_batch(state, arm, max(after - before, 1))
 
 
+@kernel(borrows=True)
+def read_memory(params: Any, memory: frame.Memory, arm: int) -> tuple[int, float, float]:
+    """The releases in order of the whole run."""
+    return read_batches(params, memory.pools, arm)
+
+
+FROM_MEMORY = FROM_BATCHES._replace(read=read_memory)  # of no single mean: never displayed
+
+
 class KernelsByMemory(NamedTuple):
     """The kernels of a policy without a memory, with one of some rounds, and with "detect"."""
 
@@ -166,6 +175,11 @@ class RememberingPolicy(batched.GrowingBatchPolicy):
     @property
     def estimation(self) -> Estimation | None:  # type: ignore[override]
         return FROM_BATCHES if self.memory is None else None
+
+    @property
+    def doubt(self) -> Estimation:
+        """With a memory too: a prior is about the means at the start, as the releases are."""
+        return FROM_BATCHES if self.memory is None else FROM_MEMORY
 
     def require_estimates(self, failure: float) -> Estimation:
         if self.memory is not None:
