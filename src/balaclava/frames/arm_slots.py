@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from balaclava.frames.blocks import Blocks, is_still_due
+from balaclava.frames.epochs import Epochs
 from balaclava.frames.pools import Pools, in_batch, leave_batch
 
 Begin = Callable[..., Any]
@@ -198,6 +199,11 @@ def settled_batches(state: Any, slot: int) -> int:
 def find_pools(state: Any) -> Any:
     """The pools of a state; None if it has none."""
     return next((part for part in _parts(state) if isinstance(part, Pools)), None)
+
+
+def find_epochs(state: Any) -> Any:
+    """The epochs of a state; None if it has none."""
+    return next((part for part in _parts(state) if isinstance(part, Epochs)), None)
 
 
 def _parts(state: Any) -> Iterator[Any]:

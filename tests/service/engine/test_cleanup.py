@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from balaclava.frames import arm_slots
 from balaclava.service.engine.changes import EditExperiment
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.jobs import (
@@ -272,3 +273,31 @@ def test_a_file_gives_free_pages_back(
     shop.wait(61.0)
     with shop.service.storage.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA page_count").scalar() < before / 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "values"), [("dp-se", (0.7, 0.3, 0.1)), ("dp-even", (1.0, 1.0, 0.0))]
+)
+def test_an_erased_reward_counts_as_missing_in_an_epoch(
+    shop: Shop, policy: str, values: tuple[float, ...]
+) -> None:
+    """dp-even rounds at random: a reward strictly between 0 and 1 cannot be taken out of it."""
+    shop.create(policy=policy, parameters={"epsilon": 0.5, "horizon": 1_000})
+    for person, value in zip(("ann", "bob", "cid"), values, strict=True):
+        shop.reward(shop.decide(person)[0]["decision_id"], value)
+    shop.wait(61.0)
+
+    def epochs() -> Any:
+        return arm_slots.find_epochs(shop.service.committed("shop").runner.state)
+
+    before = epochs()
+    assert float(before.sums.sum()) == pytest.approx(sum(values), abs=1e-5)  # raw: of tests only
+    shop.erase("ann")
+    after = epochs()
+    assert float(after.sums.sum()) == pytest.approx(sum(values[1:]), abs=1e-5)
+    assert after.rewards_in_epoch.tolist() == before.rewards_in_epoch.tolist()
+    assert after.left.tolist() == before.left.tolist()
+    assert shop.rows()["values"] == 2
+    for person in ("bob", "cid"):
+        shop.erase(person)
+    assert float(epochs().sums.sum()) == 0.0

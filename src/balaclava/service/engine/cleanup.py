@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from balaclava.service.engine.jobs import WriteJob
 from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
 from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork
-from balaclava.service.engine.unreleased import awaits_release, end_batch
+from balaclava.service.engine.unreleased import awaits_release, end_batch, is_in_open_pool
 from balaclava.service.store import sql
 from balaclava.service.store.schema import OPEN
 
@@ -80,10 +80,10 @@ def _delete_old(work: UnitOfWork, experiment: ServedExperiment, before: float) -
         if (state if now_closed is None else now_closed["state"]) == OPEN:
             waiting.add((arm, phase))
             continue
-        if experiment.state != FINISHED and awaits_release(experiment.runner, arm, phase):
+        if experiment.state != FINISHED and is_in_open_pool(experiment.runner, arm, phase):
             if (arm, phase) not in waiting:
                 end_batch(experiment.runner, arm, phase, round)
-            if awaits_release(experiment.runner, arm, phase):
+            if is_in_open_pool(experiment.runner, arm, phase):
                 waiting.add((arm, phase))
                 continue
         decisions.append((id,))

@@ -5,11 +5,20 @@ from typing import Any
 
 from balaclava.agents.policy_runner import PolicyRunner
 from balaclava.frames import arm_slots
+from balaclava.frames.epochs import Epochs, epoch_row, is_learned
 from balaclava.frames.pools import NO_ROW, Pools, closing_decision, find_row
 
 
 def awaits_release(runner: PolicyRunner, arm: int, phase: int) -> bool:
-    """Whether a decision's batch is open; False if the policy does not keep batches in pools."""
+    """Whether a decision's batch is open; False if the policy keeps none that can be read."""
+    epochs = _epochs(runner)
+    if epochs is not None:
+        return phase > 0 and bool(is_learned(epochs, arm, phase))
+    return is_in_open_pool(runner, arm, phase)
+
+
+def is_in_open_pool(runner: PolicyRunner, arm: int, phase: int) -> bool:
+    """Whether a decision's batch is open and a clock may end it; False without pools."""
     return _row(runner, arm, phase)[1] != NO_ROW
 
 
@@ -35,21 +44,35 @@ def replace_reward(
     It is possible while the batch is open, if learning does nothing but add to its sum. That is
     tried on a copy. Sums of private policies are exact, so nothing of the reward remains.
     """
-    pools, row = _row(runner, arm, phase)
-    if pools is None or row == NO_ROW:
+    if not awaits_release(runner, arm, phase):
         return False
     slot, prepare = runner.slot_of(arm), runner.policy.prepare()
     old, new = prepare(runner.params, before), prepare(runner.params, after)
     trial = copy.deepcopy(runner.state)
-    sums = arm_slots.find_pools(trial)
-    sums.left[slot, row] += 1  # so that the trial does not release
+    epochs = _epochs(runner)
+    if epochs is None:
+        sums, row = arm_slots.find_pools(runner.state).sums, _row(runner, arm, phase)[1]
+        tried = arm_slots.find_pools(trial)
+        tried.left[slot, row] += 1  # so that the trial does not release
+    else:
+        sums, row = epochs.sums, epoch_row(epochs, phase)
+        tried = arm_slots.find_epochs(trial)
+        tried.left[row] += 1
+        tried.rewards_in_epoch[slot, row] -= 1
     runner.policy.kernels.learn(runner.params, trial, round, slot, old, phase, runner.rng)
-    added = sums.sums[slot, row] == pools.sums[slot, row] + old
-    sums.sums[slot, row] = pools.sums[slot, row]
+    added = tried.sums[slot, row] == sums[slot, row] + old
+    tried.sums[slot, row] = sums[slot, row]
     if not added or not arm_slots.are_equal(trial, runner.state):
         return False
-    pools.sums[slot, row] += new - old
+    sums[slot, row] += new - old
     return True
+
+
+def _epochs(runner: PolicyRunner) -> Epochs | None:
+    """The epochs of a policy without pools."""
+    if arm_slots.find_pools(runner.state) is not None:
+        return None
+    return arm_slots.find_epochs(runner.state)
 
 
 def _row(runner: PolicyRunner, arm: int, phase: int) -> tuple[Pools | None, Any]:
