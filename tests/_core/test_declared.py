@@ -1,11 +1,14 @@
 """Declared parameters: attributes with a default that a subclass may replace."""
 
+import pickle
+
 import pytest
 
 import balaclava as bl
 from balaclava._core.declared import Horizon
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
+from balaclava.testing import examples
 
 
 class Required(Policy):
@@ -36,3 +39,11 @@ def test_a_parameter_replaces_a_declared_attribute_and_stays_required():
         Required.create({"arms": 2})
     with pytest.raises(ParameterError, match="horizon = 0 is not allowed"):
         Required(arms=2, horizon=0)
+
+
+def test_the_type_of_constants_is_found_by_its_name():
+    """Otherwise cached code is loaded again, and kept, in every repetition: gigabytes."""
+    for entry in bl.list_policies():
+        for policy in examples(entry.policy):
+            kind = type(policy.constants())
+            assert pickle.loads(pickle.dumps(kind)) is kind

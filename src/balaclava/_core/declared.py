@@ -131,6 +131,7 @@ class Declared:
     cites: ClassVar[str] = ""  # papers for the docstring, in place of `reference`: "A 2001; B 2002"
     see_also: ClassVar[str] = ""  # names of related classes, for the docstring
     Params: ClassVar[type[tuple[Any, ...]]]
+    derived_constants: ClassVar[tuple[str, ...]] = ()  # attributes in Params beside the parameters
     annotations: ClassVar[dict[str, Any]]
     # Parameters for the conformance suite; usual values fill the gaps.
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({},)
@@ -147,7 +148,7 @@ class Declared:
         cls.annotations = {name: hints[name] for name in names}
         # Named, so that compiled code can be cached. Kernels see numbers and arrays, not strings.
         numbers = [name for name in names if not is_choice(hints[name])]
-        params = namedtuple("Params", numbers)  # type: ignore[misc]
+        params = namedtuple("Params", [*numbers, *cls.derived_constants])  # type: ignore[misc]
         params.__module__, params.__qualname__ = cls.__module__, f"{cls.__qualname__}.Params"
         cls.Params = params
 
@@ -205,7 +206,7 @@ class Declared:
         return {name: plain(getattr(self, name)) for name in self.annotations}
 
     def constants(self) -> Any:
-        """The `params` of the kernels: all parameters but strings."""
+        """The `params` of the kernels: all parameters but strings, and what is derived."""
         return self.Params(*(getattr(self, name) for name in self.Params._fields))  # type: ignore[attr-defined]
 
     def fill(self, params: type[_Params], **derived: Any) -> _Params:

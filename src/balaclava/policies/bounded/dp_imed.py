@@ -1,8 +1,6 @@
 """DP-IMED: IMED for private sums (Azize, Wu, Honda, Orabona, Ito, Basu 2025)."""
 
-import collections
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
@@ -207,13 +205,6 @@ _BATCHES = {"ratio": (30.0, 1.5), "adaptive": (40.0, 1.14)}
 _GAUSSIAN_PULLS = 0.3
 
 
-@functools.cache
-def with_deviation(params: type[Any]) -> Any:
-    """The constants of a policy, and the deviation of its noise."""
-    fields: tuple[str, ...] = params._fields
-    return collections.namedtuple(params.__name__, (*fields, "deviation"))
-
-
 @register
 class DPIMED(remembering.RememberingPolicy):
     r"""IMED in growing batches, with a divergence that allows for the noise of privacy.
@@ -387,11 +378,7 @@ class DPIMED(remembering.RememberingPolicy):
         return USUAL_CLOCK if self.known_rounds == math.inf else self.known_rounds / self.arms
 
     def constants(self) -> Any:
-        params = super().constants()._replace(horizon=self.clock)
-        if self.noise == "laplace":
-            return params
-        kind: Any = type(params)
-        return with_deviation(kind)(*params, self.deviation)
+        return super().constants()._replace(horizon=self.clock)
 
     def sizes(self, target: float) -> list[int]:
         """Sizes of an arm's pulls, up to `target` pulls or LISTED_BATCHES sizes."""

@@ -1,8 +1,6 @@
 """DP top two: name the best arm, with private sums and a proved stopping rule."""
 
-import functools
 import math
-from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -185,13 +183,6 @@ def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[i
 BEST_KERNELS = Kernels(begin, choose, learn, forget)
 
 
-@functools.cache
-def with_needed(params: type[Any]) -> type[Any]:
-    """The constants of a policy, and the evidence that each arm's pairs need."""
-    fields: tuple[str, ...] = params._fields
-    return namedtuple(params.__name__, (*fields, "needed"))
-
-
 class TopTwoPolicy(GrowingBatchPolicy):
     """Parameters and the answer of policies that name the best arm by top two.
 
@@ -201,6 +192,7 @@ class TopTwoPolicy(GrowingBatchPolicy):
     probability at most 1 - confidence.
     """
 
+    derived_constants = ("needed",)
     may_lock = False
     pools = "pools"
     winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
@@ -216,11 +208,10 @@ class TopTwoPolicy(GrowingBatchPolicy):
         """The scale of the noise of a release; 0 without noise."""
         return laplace_scale(self.epsilon)
 
-    def constants(self) -> Any:
-        params = super().constants()
-        needed = math.log((self.arms - 1.0) / (1.0 - self.confidence))
-        kind: Any = type(params)
-        return with_needed(kind)(*params, np.full(int(self.arms), needed))
+    @property
+    def needed(self) -> np.ndarray:
+        """Evidence in nats that each arm's pairs need."""
+        return np.full(int(self.arms), math.log((self.arms - 1.0) / (1.0 - self.confidence)))
 
     def with_claims(self, params: Any, claims: Sequence[float]) -> Any:
         needed = np.log(np.array(claims) / (1.0 - self.confidence))
