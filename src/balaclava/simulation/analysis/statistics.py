@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95  # of every interval, by convention
 NORMAL_REACH = 1.96  # standard errors on each side: the 97.5 % quantile of the normal law
+_ROUNDING = 1e-12  # of the largest value: far above the rounding of a sum, far below any spread
 
 
 def plus_minus(values: np.ndarray) -> Any:
@@ -27,13 +28,17 @@ def plus_minus(values: np.ndarray) -> Any:
 
     >>> round(float(plus_minus(np.array([1.0, 2.0, 3.0, 4.0]))), 3)
     2.054
+    >>> float(plus_minus(np.full(3, 0.1)))  # the error of rounding is none of the sample
+    0.0
     """
     count = len(values)
     if count < 2:
         return np.full(np.shape(values)[1:], math.nan)[()]
     stdtrit = import_extra("scipy.special", "an interval for a mean").stdtrit
     reach = stdtrit(count - 1, (1 + CONFIDENCE) / 2)
-    return reach * np.std(values, axis=0, ddof=1) / math.sqrt(count)
+    rounding = _ROUNDING * np.abs(values).max(axis=0)
+    deviation = np.where(np.ptp(values, axis=0) <= rounding, 0.0, np.std(values, axis=0, ddof=1))
+    return (reach * deviation / math.sqrt(count))[()]
 
 
 def clopper_pearson(
