@@ -63,9 +63,8 @@ class Explorer:
         self.start = WhatIf(1.0, usual, 0, arms)
 
     def warm_up(self, progress: Progress | None = None) -> None:
-        """Compile all that answers need, with and without a delay."""
-        for delay in (0, 1):
-            self._answer(self.start._replace(horizon=_WARM_UP, delay=delay), progress)
+        """Compile what answers without a delay need; the first one with a delay compiles more."""
+        self._answer(self.start._replace(horizon=_WARM_UP), progress)
 
     def answer(self, settings: WhatIf) -> WhatIfAnswer:
         """Play a trial. Equal settings give equal answers, those of `balaclava compare`.

@@ -317,7 +317,7 @@ def explore(
 
     with ExploreServer(explorer, command, port) as server:
         terminal.print_sentences([LOG_NOT_PRIVATE])
-        click.echo("Compiling; about half a minute the first time.", err=True)
+        click.echo("Compiling; some seconds, the first time about twenty.", err=True)
         with terminal.progress_bar() as progress:
             explorer.warm_up(progress)
         click.echo(f"Open {server.url} in a browser; Ctrl-C stops it.")
