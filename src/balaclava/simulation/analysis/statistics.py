@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95  # of every interval, by convention
 NORMAL_REACH = 1.96  # standard errors on each side: the 97.5 % quantile of the normal law
-_ROUNDING = 1e-12  # of the largest value: far above the rounding of a sum, far below any spread
+_ROUNDING_OF_A_MEAN = (
+    1e-12  # of the largest value: far above the rounding of a sum, far below any spread
+)
 
 
 def plus_minus(values: np.ndarray) -> Any:
@@ -36,7 +38,7 @@ def plus_minus(values: np.ndarray) -> Any:
         return np.full(np.shape(values)[1:], math.nan)[()]
     stdtrit = import_extra("scipy.special", "an interval for a mean").stdtrit
     reach = stdtrit(count - 1, (1 + CONFIDENCE) / 2)
-    rounding = _ROUNDING * np.abs(values).max(axis=0)
+    rounding = _ROUNDING_OF_A_MEAN * np.abs(values).max(axis=0)
     deviation = np.where(np.ptp(values, axis=0) <= rounding, 0.0, np.std(values, axis=0, ddof=1))
     return (reach * deviation / math.sqrt(count))[()]
 
