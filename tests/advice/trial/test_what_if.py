@@ -74,7 +74,7 @@ def test_the_arms_with_the_most_rows(tmp_path: Path) -> None:
     assert two.logged.rewards[two.logged.arms == 0].tolist() == two.samples[0].tolist()
     assert log.with_most_rows(3) is log
     for wrong in (1, 4):
-        with pytest.raises(ParameterError, match="is not from 2 to 3"):
+        with pytest.raises(ParameterError, match="has 3 arms; give 2 or more"):
             log.with_most_rows(wrong)
 
 

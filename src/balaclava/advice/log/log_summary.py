@@ -46,7 +46,8 @@ class LogSummary:
         counts = np.array(list(self.counts.values()))
         if not 2 <= arms <= counts.size:
             raise ParameterError(
-                f"arms = {arms} is not from 2 to {counts.size}, the arms of {self.path}"
+                f"arms = {arms} is not allowed: {self.path} has {counts.size} arms; give 2 or more "
+                "of these"
             )
         if arms == counts.size:
             return self

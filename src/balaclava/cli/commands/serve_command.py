@@ -27,7 +27,8 @@ def _read_config(context: click.Context, _: Any, file: Path | None) -> None:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ParameterError(f"cannot read --config {file}: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ParameterError(f"cannot read --config {file}: {why}; check it") from None
     settings = {name.replace("-", "_"): value for name, value in content.items()}
     if unknown := sorted(settings.keys() - _IN_A_FILE):
         names = ", ".join(sorted(_IN_A_FILE))
