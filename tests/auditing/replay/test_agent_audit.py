@@ -144,7 +144,7 @@ def test_a_restored_run_is_the_run_without_a_restore():
     assert [seen.display for seen in runs[0].seen] == [seen.display for seen in runs[1].seen]
 
 
-@pytest.mark.parametrize("name", WITH_CHANGES)
+@pytest.mark.parametrize("name", [*WITH_CHANGES, "raw-recommendation", "raw-alarm"])
 def test_violators_that_need_changes_are_flagged(name):
     result = audited(VIOLATORS[name].policy)
     assert result.verdict in ("unproved", "violated"), str(result)

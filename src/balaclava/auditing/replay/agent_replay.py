@@ -18,6 +18,7 @@ import numpy as np
 from balaclava.agents.agent import Agent
 from balaclava.agents.decisions import Decision
 from balaclava.agents.restoring import restore
+from balaclava.auditing.replay.recorded_run import displayed_answers
 from balaclava.auditing.scenario import Neighbour
 from balaclava.auditing.tape import Divergence, MovedInput, Recorder, Replayer, TapeEntry
 from balaclava.policies.base import Policy
@@ -201,7 +202,7 @@ class AgentPlayer:
             self.agent._runner.rng = self.rng
 
     def _display(self) -> bytes:
-        """What it displays beside decisions: releases, estimates, changed means, restarts."""
+        """What it displays beside decisions: releases, estimates, answers, changes, restarts."""
         runner, policy = self.agent._runner, self.agent.policy
         if policy.scope == "decision":
             return b""
@@ -214,6 +215,7 @@ class AgentPlayer:
             numbers += runner.open_roster().released(
                 lambda slot: read(runner.params, runner.state, slot)
             )
+            numbers += displayed_answers(policy, runner.state)
         return repr(numbers).encode()
 
 

@@ -70,6 +70,15 @@ class ReplayOutcome(NamedTuple):
     seen: Observation = (0, 0)  # what the observer sees there
 
 
+def displayed_answers(policy: Policy, state: Any) -> list[Any]:
+    """The answers of the policy itself that an agent displays beside its estimates."""
+    return [
+        policy.named_arm(state, _CONFIDENCE),
+        policy.named_set(state, _CONFIDENCE),
+        policy.recommended_arm(state),
+    ]
+
+
 class ScenarioRunner:
     """Runs the kernels of a policy on a scenario."""
 
@@ -138,11 +147,7 @@ class ScenarioRunner:
         if policy.estimation is not None:
             for each in range(policy.arms):
                 numbers += policy.estimation.read(self.params, state, each)
-            statements += [
-                policy.named_arm(state, _CONFIDENCE),
-                policy.named_set(state, _CONFIDENCE),
-                policy.recommended_arm(state),
-            ]
+            statements += displayed_answers(policy, state)
         values = np.array([-1.0 if number is None else number for number in numbers])
         return values.tobytes() + repr(statements).encode()
 
