@@ -10,6 +10,7 @@ from balaclava._core import declared
 from balaclava._core.number_format import rounded_up
 from balaclava.advice.choose.best_arm_advice import Goal, naming_advice, plan_around
 from balaclava.advice.choose.contest import MAX_SIMULATED_ROUNDS, Contest, ContestRunner
+from balaclava.advice.choose.context_advice import advise_features
 from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.advice.choose.plausible_problems import Around, plausible_problems
 from balaclava.advice.choose.rules import RecommendationRule, Rewards, Trust, WantedScope, find_rule
@@ -53,6 +54,7 @@ _PARAMETER_KINDS: dict[str, Any] = {
     "contamination": declared.Contamination | None,
     "experts": declared.Experts | None,
 }
+_MOST_DELTA = 1e-5  # of hidden features at most; below 1 over the number of participants
 _SINGLE_DECISIONS = (
     "policies for single decisions release no means, so they name no arm; this one protects the "
     "whole trajectory"
@@ -151,7 +153,16 @@ class Recommendation:
         Returns:
             The regret of the policy, of its baseline and of playing at random, over the horizon
             or its first 10^6 rounds.
+
+        Raises:
+            ParameterError: if the policy decides by features.
         """
+        if self.policy.features is not None:
+            raise ParameterError(
+                f"{self.policy.name} decides by features, and no problem with features is usual; "
+                "simulate it on bl.environment('linear') or 'labelled', or ask a log with "
+                "balaclava compare --features"
+            )
         rounds = min(self.horizon, MAX_SIMULATED_ROUNDS)
         world, words = plausible_problems(self.rewards, self.learner, rounds, self.around)[0]
         if repetitions is None:
@@ -201,6 +212,8 @@ def recommend(
     moment_bound: float | None = None,
     contamination: float | None = None,
     experts: int | None = None,
+    features: int | None = None,
+    hidden_features: bool = False,
     average: float | None = None,
     difference: float | None = None,
     simulate: bool = True,
@@ -239,6 +252,10 @@ def recommend(
         moment_bound: bound on that moment.
         contamination: bound on the share of outliers.
         experts: number of experts.
+        features: number of features of a participant, a constant included, if decisions may depend
+            on them. Below the break-even measured on real tables, a note says so and they are left
+            out. Nothing is simulated for them: `balaclava compare --features` asks a log.
+        hidden_features: whether they are confidential too; by default they are public.
         average: what a usual arm earns, such as a conversion rate of 0.003, for bounded rewards.
             It sets the problems that are played, as does `difference`; by default means lie
             between 0.3 and 0.7, or as far from the ends of the range.
@@ -291,10 +308,39 @@ def recommend(
     elif simulate:
         runner = ContestRunner(rewards, delay, patience, seed, progress, advice.around)
         advice = _best_that_fits(advice, parameters, runner)
+    if features is not None:
+        kinds = (hidden_features, trust, rewards, scope)
+        advice = _with_features(advice, features, kinds, parameters)
     if isinstance(arms, list | tuple):
         values = {**advice.policy.parameters, "arms": list(arms)}
         advice = replace(advice, policy=type(advice.policy).create(values))
     return advice
+
+
+def _with_features(
+    advice: Recommendation,
+    features: int,
+    kinds: tuple[bool, Trust, Rewards, WantedScope],
+    parameters: dict[str, Any],
+) -> Recommendation:
+    """A policy that decides by features, or a note that they do not pay yet."""
+    features = declared.check("features", features, Annotated[int, declared.Range(1, 10_000)])
+    epsilon, horizon = parameters["epsilon"], parameters["horizon"]
+    context = advise_features(features, *kinds, epsilon)
+    if horizon < context.break_even:
+        note = (
+            f"features are left out: on real tables {context.policy} had less regret than dp-imed "
+            f"from about {context.break_even:,} rounds on at this epsilon"
+        )
+        return replace(advice, notes=(*advice.notes, note))
+    known = {**parameters, "features": features, "disjoint": True}
+    if context.policy == "dp-squarecb":
+        known.setdefault("delta", min(_MOST_DELTA, 0.1 / horizon))
+    policy, baseline = policy_taking(context.policy, known), policy_taking("linucb", known)
+    return replace(
+        advice, policy=policy, learner=policy, baseline=baseline, why=context.why,
+        notes=(context.note,), contest=None, plan=None,
+    )  # fmt: skip
 
 
 def _completed(rewards: Rewards, parameters: dict[str, Any]) -> dict[str, Any]:

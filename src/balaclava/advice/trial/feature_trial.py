@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from balaclava.advice.choose.context_advice import advise_features
 from balaclava.advice.choose.recommend import policy_taking
 from balaclava.advice.choose.scale_search import RADIUS_SCALE, with_scale
 from balaclava.advice.log.feature_columns import FeatureScaling
@@ -72,6 +73,10 @@ def feature_advice(gain: FeatureGain, trial: FeatureTrial | None) -> list[str]:
     )
     if trial.pays:
         return [f"The gain is clear. {played} It is advised, if features may be public."]
+    epsilon = trial.policy.guarantee.epsilon
+    scaled = advise_features(1, False, "central", "bounded", "trajectory", epsilon).break_even
+    if trial.results.horizon < scaled:
+        played += f" On real tables features paid from about {scaled:,} rounds on at this epsilon."
     return [
         f"The gain is clear, but not with privacy at this epsilon and horizon. {played} No policy "
         "with features is advised. A longer run (--horizon), a larger epsilon, fewer features or a "
