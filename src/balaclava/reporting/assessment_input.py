@@ -28,7 +28,8 @@ from balaclava.simulation.results import Results
 
 AT_RANDOM = "at random"
 _TEXTS = ("title", "owner", "purpose", "population")
-_TABLES = ("policy", "environment", "delay", "plan", "simulation", "answers")
+_TABLES = ("policy", "environment", "delay", "plan", "simulation", "answers", "registry")
+_REGISTRY = ("region", "sector")
 # Keys of [simulation] and their smallest values; 20 runs are the fewest with a 95 % quantile.
 _SMALLEST = {"horizon": 1, "repetitions": 20, "seed": 0}
 _SETTLING_ADVICE = '; if it does, set settle = "window"'
@@ -58,6 +59,7 @@ class AssessmentInput:
     repetitions: int = 200
     seed: int = 1
     answers: dict[str, str] = field(default_factory=dict)
+    registry: dict[str, str] = field(default_factory=dict)  # for a registry of deployments
     digest: str = ""  # of the file and of this package's version
     guarantee: Guarantee | None = None  # of the deployment, if it is already running
     feedback: Feedback = PROMPT  # how late rewards arrive, and when they count
@@ -203,6 +205,8 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
     answers = _table(content, "answers") if "answers" in content else {}
     questions = {key for level in nist_levels(policy, count, None) for key in level.questions}
     _require_known("key of [answers]", answers, sorted(questions))
+    registry = _table(content, "registry") if "registry" in content else {}
+    _require_known("key of [registry]", registry, _REGISTRY)
     numbers = {
         name: check(name, simulation[name], Annotated[int, Range(low)])
         for name, low in _SMALLEST.items()
@@ -221,6 +225,7 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
         date=str(content.get("date") or datetime.date.today()),
         rewards_per_person=count,
         answers={name: _text(f"answers.{name}", value) for name, value in answers.items()},
+        registry={name: _text(f"registry.{name}", value) for name, value in registry.items()},
         digest=digest,
         planned=planned,
     )

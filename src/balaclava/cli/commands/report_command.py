@@ -71,19 +71,27 @@ def report(
     is_flag=False,
     flag_value="assessment.toml",
 )
-def assessment(target: Path | str | None) -> None:
+@option("--registry", Path, "Print the record of a filled-in file for a public registry.")
+def assessment(target: Path | str | None, registry: Path | None) -> None:
     """Print or write the input of a review board's page.
 
     Fill it in; then `balaclava report --assessment assessment.toml` writes the page: guarantee,
     audit, regret, risk, and questions that only the operator can answer.
 
+    --registry prints a draft record for the OpenDP registry of differential privacy deployments, as
+    YAML, and says what is missing for its third tier.
+
     \b
     Example: balaclava assessment --init
+    Example: balaclava assessment --registry trial.toml > record.yaml
     Example: balaclava assessment > trial.toml
     """
     from balaclava.errors import ResultsFileError
     from balaclava.reporting.assessment_input import assessment_template
 
+    if registry is not None:
+        _print_record(registry)
+        return
     if target is None:
         click.echo(assessment_template(), nl=False)
         return
@@ -97,6 +105,16 @@ def assessment(target: Path | str | None) -> None:
         why = f"cannot be written: {error.strerror}; check the path"
         raise ResultsFileError(f"{place} {why}") from None
     click.echo(f"wrote {place}; fill it in, then: balaclava report --assessment {place}")
+
+
+def _print_record(file: Path) -> None:
+    from balaclava.reporting.assessment_input import read_assessment
+    from balaclava.reporting.deployments.registry_record import as_yaml, registry_record
+
+    record, missing = registry_record(read_assessment(file))
+    click.echo(as_yaml(record), nl=False)
+    for field in missing:
+        click.echo(f"balaclava: missing for tier 3: {field}", err=True)
 
 
 def _write_assessment_page(

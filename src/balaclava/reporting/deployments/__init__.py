@@ -1,0 +1,1 @@
+"""Records of deployments for public registries."""
