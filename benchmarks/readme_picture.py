@@ -104,7 +104,7 @@ def draw() -> str:
         *panel(32, "The usual adaptive test", "chance that the next letter is A", pair(usually)),
         *panel(342, "balaclava, ε = 1", "chance that the next letter is A", pair(privately)),
         text(32, 264, "The next letter gives Ann away."),
-        text(342, 264, "An observer stays unsure: the odds change"),
+        text(342, 264, "An observer stays unsure: odds change"),
         text(342, 284, f"by a factor of {math.ceil(100 * math.e) / 100:g} at most, always."),
         *panel(652, "What it costs", "of 5,000, lost to a worse letter", costs),
     ]
