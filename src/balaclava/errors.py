@@ -5,7 +5,6 @@ reward, which is confidential.
 """
 
 import difflib
-import traceback
 from collections.abc import Iterable
 
 
@@ -142,6 +141,8 @@ def no_such_arm(policy: str, t: int, arms: int) -> PolicyError:
 
 def failed_choice(policy: str, error: TypeError) -> Exception:
     """The error if `choose` returned a bare arm; otherwise `error`, which its own code raised."""
+    import traceback  # a millisecond, which the command line need not pay
+
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     here = frame.f_globals.get("__name__", "").startswith("balaclava.")
     if not (here and "cannot unpack" in str(error)):

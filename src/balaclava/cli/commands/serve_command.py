@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ def _read_config(context: click.Context, _: Any, file: Path | None) -> None:
     """Take defaults of options from a TOML file."""
     if file is None:
         return
+    import tomllib
+
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
