@@ -66,6 +66,27 @@ try { await hasty.decide("page", { requestId: "mine" }); }
 catch (error) { message = error.message; }
 console.log(JSON.stringify({ made, one, took, message }));
 """
+SAFEGUARDS = """
+import { Client } from "./dist/index.js";
+const [url, key] = process.argv.slice(2);
+const client = new Client(url, { key });
+await client.createExperiment({
+  name: "safe", policy: "dp-imed", parameters: { epsilon: 1 }, arms: ["old", "new"],
+  reward_window: 3600, default_reward: 0, exposures: true,
+  guardrails: [
+    { metric: "seconds", epsilon: 0.5, range: [0, 30], limit: 4, missing: 2, serve: "old" },
+  ],
+  targeting: { attributes: { country: ["FR"] }, otherwise: "old" },
+});
+const outside = await client.decide("safe", { attributes: { country: "DE" } });
+const inside = await client.decide("safe", { attributes: { country: "FR" }, available: ["new"] });
+await client.metrics(inside, { seconds: 1.5 });
+await client.exposed(inside);
+await client.reward(inside, 1);
+const finished = await client.finish("safe", "new");
+console.log(JSON.stringify({ outside, inside, epsilon: finished.guarantee.epsilon,
+  served: finished.served_arm }));
+"""
 FLAGS = """
 import { OpenFeature } from "@openfeature/server-sdk";
 import { OFREPProvider } from "@openfeature/ofrep-provider";
@@ -129,6 +150,14 @@ def test_from_the_first_decision_to_the_results(built: Path, server: tuple[str, 
         "ServiceKeyError",
         "ParameterError",
     ]
+
+
+def test_safeguards(built: Path, server: tuple[str, str]) -> None:
+    told = json.loads(node.run(built, SAFEGUARDS, *server))
+    assert (told["outside"]["label"], told["outside"]["learns"]) == ("old", False)
+    assert (told["inside"]["label"], told["inside"]["learns"]) == ("new", True)
+    assert told["epsilon"] == pytest.approx(1.5)
+    assert told["served"] == "new"
 
 
 def test_faults_are_retried_under_the_same_request_id(built: Path, server: tuple[str, str]) -> None:

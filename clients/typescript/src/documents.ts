@@ -31,6 +31,30 @@ export interface ExperimentDefinition {
   population?: string | null;
   owner?: string;
   purpose?: string;
+  guardrails?: Guardrail[] | null;
+  /** Whether clients report which decisions were displayed. */
+  exposures?: boolean;
+  targeting?: Targeting | null;
+}
+
+/** A further metric, whose mean must not cross a limit in any arm. */
+export interface Guardrail {
+  metric: string;
+  /** It adds to that of the policy. */
+  epsilon: number;
+  range: [number, number];
+  limit: number;
+  worse?: "above" | "below";
+  /** Counts where no reading comes. */
+  missing: number;
+  /** Label of the arm that gets all decisions once the limit is crossed. */
+  serve: string;
+}
+
+/** Who takes part: allowed values by attribute, and the arm of all others. */
+export interface Targeting {
+  attributes: Record<string, (string | number | boolean)[]>;
+  otherwise: string;
 }
 
 /** A guarantee; epsilon and delta are null without one. */
@@ -47,6 +71,8 @@ export interface Guarantee {
 /** An experiment: its definition, progress and guarantee. */
 export interface Experiment extends Required<ExperimentDefinition> {
   state: "running" | "paused" | "finished";
+  /** Label of the arm that was chosen when the experiment was finished. */
+  served_arm: string | null;
   created: string;
   decisions: number;
   learning_decisions: number;

@@ -140,6 +140,17 @@ export class Client {
     await this.#sendReward(decision, "report", report);
   }
 
+  /** Record readings of guardrails, by metric. Each counts once. */
+  async metrics(decision: Decision | string, readings: Record<string, number>): Promise<void> {
+    for (const [name, value] of Object.entries(readings)) checkedNumber(name, value);
+    await this.#tell(decision, { metrics: readings });
+  }
+
+  /** Say that a decision was displayed, for the check of the sample ratio. */
+  async exposed(decision: Decision | string): Promise<void> {
+    await this.#tell(decision, { exposed: true });
+  }
+
   /** Record many rewards, each with an answer of its own, in the same order. */
   async rewards(pairs: Iterable<readonly [Decision | string, number]>): Promise<RewardReceipt[]> {
     return this.#sendRewards(pairs, "value");
@@ -221,8 +232,13 @@ export class Client {
 
   async #sendReward(decision: Decision | string, kind: string, value: number): Promise<void> {
     if (isDefault(decision)) return;
+    await this.#tell(decision, { [kind]: checkedNumber(kind, value) });
+  }
+
+  async #tell(decision: Decision | string, body: object): Promise<void> {
+    if (isDefault(decision)) return;
     const path = pathOf("decisions", idOf(decision), "reward");
-    await this.#send({ method: "PUT", path, body: { [kind]: checkedNumber(kind, value) } });
+    await this.#send({ method: "PUT", path, body });
   }
 
   async #sendRewards(

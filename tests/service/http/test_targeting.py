@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from balaclava.client import Client
+from balaclava.service.http.app import create_app
 from balaclava.service.service import Service
 from balaclava.service.targeting import RATIO_ERROR, ratio_document, takes_part
 from tests.service.http.test_app import SHOP, client_of, create, decide
@@ -64,6 +65,15 @@ def test_others_get_one_arm_and_are_not_learned_from(client: TestClient) -> None
     client.post(f"{URL}/finish", json={"arm": "map"})
     assert decide(client, attributes=inside)[0]["label"] == "map"
     assert decide(client, attributes={})[0]["label"] == "plain"
+
+
+def test_the_page_says_who_takes_part(open_service: Callable[..., Service]) -> None:
+    client = TestClient(create_app(open_service(), keys=False), base_url="http://localhost")
+    hostile = {"attributes": {"<b>": ["<i>", 1]}, "otherwise": "plain"}
+    create(client, targeting=hostile)
+    page = client.get(f"/experiments/{SHOP['name']}").text
+    assert "&lt;b&gt;</bdi>: <bdi>&lt;i&gt;, 1</bdi>" in page
+    assert "all others get <bdi>plain</bdi>" in page
 
 
 def test_flags_follow_the_targeting(client: TestClient) -> None:
