@@ -41,12 +41,12 @@ def test_no_false_alarm_in_many_bets(bets, allowed):
 
 
 @pytest.mark.slow
-def test_no_false_alarm_in_a_thousand_quick_audits():
-    """Whole audits, search included, of correct policies; the same allowance."""
+def test_no_false_alarm_in_two_hundred_quick_audits():
+    """Whole audits, search included, of correct policies: more than 3 has probability 6e-5."""
     alarms = 0
-    for seed in range(500):
+    for seed in range(100):
         for name in ("honest", "one-release"):
             policy = PROVED_CONTROLS[name].policy
             found = audit_by_betting(GameSetting(policy, 0.0, 32, seed), 1.0, pairs=2_000)
             alarms += found.verdict == "violated"
-    assert alarms <= 5
+    assert alarms <= 3

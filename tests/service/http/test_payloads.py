@@ -246,9 +246,12 @@ def check_served(place: Place, kind: Any) -> bool:
     answer = place.client.post("/v1/experiments", json=definition)
     assert answer.status_code in (201, 422), answer.text
     if answer.status_code == 422:
-        assert "contexts" in answer.json()["detail"]
+        why = answer.json()["detail"]
+        assert "contexts" in why or "features" in why, why
         return False
-    asked = place.client.post(f"/v1/experiments/{name}/decisions", json={"count": 100})
+    row = {} if policy.features is None else {"features": policy.practice_context.tolist()}
+    path = f"/v1/experiments/{name}/decisions"
+    asked = place.client.post(path, json={"count": 100, **row})
     assert asked.status_code == 200, (name, asked.text)
     told = "report" if policy.model == "local" else "value"
     rewards = [
@@ -257,9 +260,9 @@ def check_served(place: Place, kind: Any) -> bool:
     ]
     for each in place.client.post("/v1/rewards", json=rewards).json():
         assert each.get("recorded") or each["status"] == 422, (name, each)
-    for path in ("", "/results", "/privacy", "/history"):
-        assert place.client.get(f"/v1/experiments/{name}{path}").status_code == 200, name
+    for page in ("", "/results", "/privacy", "/history"):
+        assert place.client.get(f"/v1/experiments/{name}{page}").status_code == 200, name
     assert place.client.post(f"/v1/experiments/{name}/finish").status_code == 200
-    (late,) = place.client.post(f"/v1/experiments/{name}/decisions", json={}).json()["decisions"]
+    (late,) = place.client.post(path, json=row).json()["decisions"]
     assert late["learns"] is False
     return True
