@@ -110,9 +110,9 @@ def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int
 class LDPWindowKLUCB(LocalBoundedPolicy):
     r"""KL-UCB on coin flips that participants report, of the last rounds only.
 
-    For rewards that only the participant's device may see, in long runs whose means change. In
-    40,000 rounds at epsilon 1 ldp-ucb-bernoulli, whose intervals are wider, follows changes as well
-    (docs/figures.md). If a trusted server holds the rewards, use dp-imed with a memory.
+    For rewards that only the participant's device may see, if means change. Reports carry little:
+    give a long memory, such as 16,000 rounds at epsilon 1 (docs/figures.md). If a trusted server
+    holds the rewards, use dp-imed with a memory.
 
     A device with reward x in [0, 1] reports y = 1 with probability
 
