@@ -36,6 +36,7 @@ PHRASES = (
     *("an arm no longer", "as long as you like", "what decides there", "at one stretch"),
     *("holding it up", "is the case", "that they would be about", "sell no more", "looked for"),
     *("count for none", "misleads no longer", "in between", "tried again", "stands in"),
+    *("wanted any more", "learned any more", "is any more"),
 )
 UNCLEAR = re.compile(rf"\b({'|'.join(PHRASES)})\b", re.IGNORECASE)
 COINED = {  # names that needed a dictionary of our own

@@ -75,7 +75,7 @@ class ExploreServer(ThreadingHTTPServer):
         return chosen
 
     def page(self, settings: WhatIf, wanted: Callable[[], bool]) -> bytes | None:
-        """The page at some settings; None if it is not wanted any more when its turn comes."""
+        """The page at some settings; None if the browser closed the connection meanwhile."""
         with self._one_at_a_time:
             return self._page(settings) if wanted() else None
 

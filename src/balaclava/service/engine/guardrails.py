@@ -221,7 +221,7 @@ class Guardrails:
                 each.steps += rail.steps(rail.missing) - rail.steps(metrics[rail.metric])
 
     def forget_open(self) -> None:
-        """Drop what is not released: nothing is learned any more."""
+        """Drop what is not released: nothing more is learned."""
         for arms in self.readings:
             self.released.update(range(len(arms)))
             for each in arms:
@@ -247,7 +247,7 @@ class Guardrails:
     def update_breaker(
         self, limits: Mapping[str, float] | None, labels: Sequence[str], now: float
     ) -> None:
-        """Trip the breaker if a mean is beyond its limit; reset it if none is any more."""
+        """Trip the breaker if a mean is beyond its limit; reset it once none is."""
         crossed = None
         for rail, arms in zip(self.limited(limits), self.readings, strict=True):
             for arm, each in enumerate(arms):
