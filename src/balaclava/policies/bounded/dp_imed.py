@@ -281,6 +281,7 @@ class DPIMED(remembering.RememberingPolicy):
     name = "dp-imed"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     see_also = "dp-klucb, imed, dp-se"
+    derived_constants = ("deviation",)
     most_draws = 8
     plays_beyond_horizon = True
     horizon: Horizon | None = None
@@ -347,8 +348,8 @@ class DPIMED(remembering.RememberingPolicy):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of a draw of Gaussian noise."""
-        return released_deviation(self.epsilon, self.delta) if self.delta > 0.0 else math.inf
+        """Standard deviation of a draw of Gaussian noise; 0 for Laplace noise."""
+        return released_deviation(self.epsilon, self.delta) if self.delta > 0.0 else 0.0
 
     @property
     def may_lock(self) -> bool:  # type: ignore[override]
