@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from balaclava.service import start_checks
 from balaclava.service.engine.changes import EditExperiment
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.erasure import ErasePerson
@@ -293,3 +294,22 @@ def test_sqlite_has_one_process(open_service: Callable[..., Service]) -> None:
     plain = ExperimentDefinition.checked(**(SHOP | {"deciders": 1}))
     assert "deciders" not in plain.json
     assert service.run_job(CreateExperiment(service.ledger, plain))
+
+
+def test_a_process_starts_while_another_one_commits(
+    postgres: str, open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its look at the database and its look at the ledger."""
+    first = open_service(postgres)
+    plain = ExperimentDefinition.checked(**(SHOP | {"deciders": 1}))
+    first.run_job(CreateExperiment(first.ledger, plain))
+    compare = start_checks.compare
+
+    def slow_compare(*arguments: Any) -> Any:
+        comparison = compare(*arguments)
+        first.run_job(MakeDecisions(first.vault, "shop"))
+        return comparison
+
+    monkeypatch.setattr(start_checks, "compare", slow_compare)
+    second = open_service(postgres)
+    assert json.loads(second.run_job(MakeDecisions(second.vault, "shop")))["decisions"]
