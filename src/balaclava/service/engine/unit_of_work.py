@@ -357,7 +357,8 @@ class UnitOfWork:
             if isinstance(experiment, LeasedExperiment) or not experiment.is_leased:
                 continue
             if experiment.state == RUNNING and not experiment.overdue:
-                lease = grant_lease(self.connection, experiment)
+                held = 0 if self._leases is None else self._leases.held(id, self.now)
+                lease = grant_lease(self.connection, experiment, held)
                 if lease is not None:
                     self._granted[id] = lease
 

@@ -101,15 +101,20 @@ def await_leases(connection: Connection, experiment: ServedExperiment) -> None:
         _await_windows(experiment, float(first))
 
 
-def grant_lease(connection: Connection, experiment: ServedExperiment) -> HeldLease | None:
-    """Lease further slots to this process, after its own decision; None while leases have one slot.
+def grant_lease(
+    connection: Connection, experiment: ServedExperiment, held: int
+) -> HeldLease | None:
+    """Lease further slots to this process, after its own decision.
 
+    None while leases have one slot, or if the process holds as many unused slots as a lease has.
     Call while holding the experiment's row. The lease holds once the transaction is committed.
     """
     counters, runner = experiment.counters, experiment.runner
     pools = arm_slots.find_pools(runner.state)
     size = int(pools.size[runner.slot_of(counters.last_arm)])
     length = lease_length(size, experiment.definition.deciders) - 1
+    if held >= length:
+        return None
     runs: list[SlotRun] = []
     for _ in range(length):
         if not (arm_slots.continues_batch(runner.state) or not pools.no_draw[0]):

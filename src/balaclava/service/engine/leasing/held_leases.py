@@ -170,5 +170,10 @@ class LeaseBook:
         if known is not None:
             self.by_name.pop(known.definition.name, None)
 
+    def held(self, id: int, now: float) -> int:
+        """Unused slots of an experiment."""
+        known = self.by_id.get(id)
+        return 0 if known is None else sum(lease.left(now) for lease in known.leases)
+
     def all_leases(self) -> list[HeldLease]:
         return [lease for each in self.by_name.values() for lease in each.leases]
