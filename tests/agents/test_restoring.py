@@ -90,4 +90,6 @@ def test_every_registered_policy_has_a_save():
 AFTER_VERSION_2 = {
     *("dp-top-two", "ldp-top-two", "dpr-top-two", "dp-even", "dp-sequential-halving"),
     "dp-lin-bayes-ucb",
+    "dp-squarecb",
+    "exp3-s",
 }
