@@ -187,6 +187,7 @@ def test_a_command_says_in_one_line_what_is_missing(base: Path, tmp_path: Path) 
         ("demo", "--out", str(tmp_path / "demo")),
         ("audit", "dp-se", "--epsilon", "1"),
         ("compare", str(log), "--arm", "page", "--reward", "clicked"),
+        ("explore", str(log), "--arm", "page", "--reward", "clicked"),
         ("reproduce", "wang2024-fig1", "--out", str(tmp_path / "figure")),
     ):
         done = run(base, "-m", "balaclava", *arguments)
