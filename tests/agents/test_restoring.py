@@ -92,4 +92,5 @@ AFTER_VERSION_2 = {
     "dp-lin-bayes-ucb",
     "dp-squarecb",
     "exp3-s",
+    "ldp-window-klucb",
 }
