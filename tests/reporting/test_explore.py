@@ -23,6 +23,7 @@ from balaclava.reporting.explore_server import ExploreServer
 from tests.advice.logs_on_disk import write_log
 from tests.browser import needs_browser, open_browser
 
+PATIENCE = 600_000  # milliseconds: the first answer may compile, on a busy machine
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'&"
 
 
@@ -51,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExploreServer]:
 def ask(
     server: ExploreServer, path: str, **headers: str
 ) -> tuple[int, str, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=600)
     connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -157,6 +158,7 @@ def test_no_single_reward_and_no_label_as_html(tmp_path: Path) -> None:
 def test_sliders_simulate(server: ExploreServer) -> None:
     with open_browser() as browser:
         page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.set_default_timeout(PATIENCE)
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -198,7 +200,7 @@ def test_the_command(tmp_path: Path) -> None:
         lines = iter(process.stdout.readline, "")
         url = next(found[0] for line in lines if (found := re.search(r"http://\S+/", line)))
         _, port, path = re.fullmatch(r"http://([\d.]+):(\d+)(/.+/)", url).groups()  # type: ignore[union-attr]
-        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=600)
         connection.request("GET", f"{path}?delay=1")
         page = unescape(connection.getresponse().read().decode())
         process.send_signal(signal.SIGINT)
