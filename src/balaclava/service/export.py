@@ -105,8 +105,9 @@ def _parquet_file(head: dict[str, Any], pages: Iterator[Rows]) -> Iterator[bytes
         "arm": pa.int32(),
         "learns": pa.bool_(),
         **dict.fromkeys(("propensity", "level", "made", "closes"), pa.float64()),
-        "features": pa.list_(pa.list_(pa.float64())),
     }
+    if head["experiment"]["features"] is not None:
+        kinds["features"] = pa.list_(pa.list_(pa.float64()))
     metadata = {f"balaclava.{kind}": json.dumps(document) for kind, document in head.items()}
     schema = pa.schema(list(kinds.items()), metadata=metadata)
     with tempfile.TemporaryFile() as file:
