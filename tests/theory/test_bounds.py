@@ -224,7 +224,7 @@ def test_identification_by_brute_force():
         bound = bl.bounds.identification(means, epsilon=epsilon, delta=0.05)
         assert bound == pytest.approx(kl(0.05, 0.95) / fastest, rel=2e-3)
     world = bl.environment("bernoulli", means=[0.2, 0.5, 0.4])
-    more = bl.bounds.identification(world, epsilon=1.0, delta=0.05)
+    more = bl.bounds.identification(world, 1.0, 0.05)
     assert more > bl.bounds.identification([0.4, 0.5], epsilon=1.0, delta=0.05)
     assert bl.bounds.identification([0.5, 0.5], epsilon=1.0, delta=0.05) == math.inf
     for options in ({"delta": 0.5}, {"delta": 0.0}, {"epsilon": -1.0}):

@@ -226,7 +226,7 @@ def private_kl_instance(
 
 
 @checked
-def identification(environment: Any, *, epsilon: _RunEpsilon, delta: _ErrorChance) -> float:
+def identification(environment: Any, epsilon: _RunEpsilon, delta: _ErrorChance) -> float:
     r"""Rounds until the best of Bernoulli arms is named (Azize, Jourdan, Al Marjani, Basu 2024).
 
     For policies that name a wrong arm with probability at most delta on all instances, the expected
