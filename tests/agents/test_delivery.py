@@ -107,3 +107,12 @@ def test_a_save_within_windows_is_restored():
 def test_bad_settings(settings, word):
     with pytest.raises(ParameterError, match=word):
         bl.policy("dp-imed", arms=2, epsilon=1.0).agent(**settings)
+
+
+def test_an_overdue_decision_is_given_up_with_the_next_one():
+    """Rewards that came long after their decisions shorten the adaptive timeout."""
+    agent = bl.policy("dp-imed", arms=4, epsilon=1.0).agent(seed=1)
+    decisions = [agent.ask() for _ in range(900)]
+    for decision in decisions[100:]:
+        agent.tell(decision, reward=1.0)
+    assert agent.status().awaited.endswith("given up with decision 1 from now")

@@ -20,6 +20,7 @@ from balaclava.reporting.assessment_input import (
 )
 from balaclava.reporting.assessment_page import assessment_page, conclusion
 from balaclava.reporting.quick_audits import AuditSummary
+from balaclava.simulation.feedback import Feedback
 from tests.browser import chromium, needs_browser
 
 WORLD = bl.environment("bernoulli", means=[0.3, 0.7])
@@ -65,6 +66,19 @@ def test_copies_of_a_save_are_said_to_be_refused_where_they_are() -> None:
     assert "does not notice a copy of the file in another place, or a save that was never" in page
     saved = POLICY.agent().save()
     assert bl.restore(saved).ask().id != bl.restore(saved).ask().id
+
+
+def test_a_trial_of_fixed_size_is_not_judged_before_its_last_rewards() -> None:
+    """A simulation ends with the last decision; an agent would wait and finish."""
+    even = bl.policy("dp-even", arms=2, epsilon=1.0, horizon=500)
+    prompt = dataclasses.replace(GIVEN, policy=even)
+    words, good = conclusion(prompt, prompt.simulate(), FINE)
+    assert good
+    assert "gives all arms even shares, by design, and names the best arm in 100% of" in words
+    late = dataclasses.replace(prompt, feedback=Feedback(bl.Delay(mean=100)))
+    words, good = conclusion(late, late.simulate(), FINE)
+    assert good
+    assert words.endswith("gives all arms even shares, by design.")
 
 
 def test_the_conclusion_is_honest() -> None:

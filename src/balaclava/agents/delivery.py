@@ -118,7 +118,7 @@ class ArrivalDelivery:
             return "nothing is awaited"
         if wait >= ENDLESS:
             return f"rewards are awaited; no decision is given up before {LEAST_REWARDS} have come"
-        remaining = wait - (self._book.clock - oldest.round) + 1
+        remaining = max(wait - (self._book.clock - oldest.round) + 1, 1)
         return f"rewards are awaited; the oldest is given up with decision {remaining} from now"
 
     def save(self) -> dict[str, Any]:

@@ -104,17 +104,19 @@ def conclusion(
         return f"The audit of {name} did not pass ({audit.verdict}): do not run it.", False
     checked = "not audited" if audit is None else "an audit found nothing against it"
     unit = "reward" if assessment.person_guarantee is None else "person"
-    words = f"{name} gives each {unit} {stated}; {checked}"
+    words, checks = f"{name} gives each {unit} {stated}; {checked}", audit is not None
     if results is None:
-        return f"{words}; its regret was not simulated.", audit is not None
+        return f"{words}; its regret was not simulated.", checks
     share, winner = _share_of_random(results, name), _winner_shares(assessment, results)
     named = "" if winner is None else f", and {winner}"
     decisions = f"over {results.horizon:,} decisions it"
+    if name == EVEN_POLICY:
+        return f"{words}; {decisions} gives all arms even shares, by design{named}.", checks
     if share > _HARDLY_LEARNS:
         lost = f"{decisions} hardly learns: {share:.0%} of the regret at random"
         return f"{words}; {lost}{named}.", False
     lost = f"{decisions} loses {share:.0%} of what playing at random loses"
-    return f"{words}; {lost}{named}.", audit is not None
+    return f"{words}; {lost}{named}.", checks
 
 
 def _share_of_random(results: Results, label: str) -> float:
@@ -190,7 +192,13 @@ def _risk_row(results: Results, label: str) -> tuple[str, ...]:
 
 
 def _winner_shares(assessment: AssessmentInput, results: Results) -> str | None:
-    """How often the policy names the right arm, as a clause; None if that was not recorded."""
+    """How often the policy names the right arm, as a clause; None if that was not recorded.
+
+    A trial of fixed size is read once its last rewards are in. A simulation ends with the last
+    decision: with late rewards it says nothing about the answer, and the plan does.
+    """
+    if assessment.policy.name == EVEN_POLICY and not assessment.feedback.prompt:
+        return None
     if assessment.policy.estimation is None:
         return "cannot name a winner, because it releases no averages"
     if not has_releases(results):
