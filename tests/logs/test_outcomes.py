@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from balaclava.advice.log.log_reading import summarise_log
+from balaclava.cli import main
 from balaclava.errors import ParameterError
 
 VIEWS = "who,page,at\n" + "".join(
@@ -76,6 +78,18 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
     assert log.logged.rewards.tolist() == expected[kept].tolist()
 
 
+def test_people_are_counted_by_their_own_column(tmp_path: Path) -> None:
+    """Views joined by their id: a guarantee for one view does not cover a person with more."""
+    header, *rows = VIEWS.splitlines()
+    views = "\n".join([f"view,{header}", *(f"{i},{row}" for i, row in enumerate(rows))]) + "\n"
+    outcomes = "view,paid,at\n0,5,2026-01-02 12:00\n3,4,2026-01-16 12:00\n"
+    people = [
+        joined(tmp_path, outcomes, views, by="view", person=person).participants.tolist()
+        for person in (None, "view", "who")
+    ]
+    assert people == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 0, 1, 2]]
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -86,6 +100,7 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
         ({"window": "999d"}, "window = '999d' had not ended for any row"),
         ({"reward": "pay"}, "has no column 'pay'"),
         ({"by": "whom"}, "has no column 'whom'"),
+        ({"person": "whom"}, r"has no column 'whom' \(person\)"),
     ],
 )
 def test_wrong_settings(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
@@ -116,3 +131,13 @@ def test_missing_rewards_get_the_value_that_is_given(tmp_path: Path) -> None:
     assert world.means.tolist() == pytest.approx([0.005, 0.01])
     with pytest.raises(ParameterError, match="missing = nan is not finite"):
         ReadOptions(missing=float("nan")).checked()
+
+
+@pytest.mark.parametrize("command", ["compare", "explore"])
+def test_an_unknown_person_is_refused_by_both_commands(tmp_path: Path, command: str) -> None:
+    joined(tmp_path)
+    words = [command, tmp_path / "views.csv", "--outcomes", tmp_path / "outcomes.csv"]
+    words += ["--arm", "page", "--reward", "paid", "--time", "at", "--by", "who", "--window", "7d"]
+    answer = CliRunner().invoke(main, [*map(str, words), "--person", "whom"])
+    assert answer.exit_code == 2
+    assert "has no column 'whom' (person)" in answer.output

@@ -22,7 +22,7 @@ class OutcomeFile(NamedTuple):
     """A file with one row per outcome, such as a purchase."""
 
     path: str
-    by: str  # the column of participants, in both files
+    by: str  # the column of ids that joins both files, such as that of participants
     time: str  # the column of times, in both files
     reward: str
     window: str  # such as "7d": outcomes count until so long after the decision
@@ -38,14 +38,15 @@ def read_joined_log(
 ) -> tuple[LoggedRewards, list[str]]:
     """Read decisions and outcomes; the reward of a decision is the sum of its outcomes.
 
-    An outcome counts once, for the last decision of its participant until then. A decision without
+    An outcome counts once, for the last decision of its id until then. A decision without
     an outcome in its window has the reward 0. Decisions whose window had not ended when the files
     end are left out.
 
     Args:
         source: the path of the decisions.
         arm: the column of arms.
-        others: further columns, as {purpose: name}; "person" and "time" among them.
+        others: further columns, as {purpose: name}; "time" among them, and the ids as "by", or as
+            "person" if they are those of participants.
         file: the outcomes.
         options: how to read both files.
         time_format: of the times, as for `read_times`.
@@ -60,11 +61,12 @@ def read_joined_log(
     import pyarrow as pa
 
     columns, dropped = read_rows(source, {"arm": arm, **others}, options)
+    ids = "by" if "by" in others else "person"
     where = f"{source}: column {file.time!r}"
     times, seconds = read_times(where, columns.cells["time"], time_format)
     window = read_window(file.window, seconds=seconds)
     rewards, unmatched, end = _joined(
-        file, columns.cells["person"], times, window, seconds, options, time_format
+        file, columns.cells[ids], times, window, seconds, options, time_format
     )
     complete = times + window <= max(end, times.max(initial=-np.inf))
     if not complete.any():
@@ -92,7 +94,7 @@ def read_joined_log(
 
 def _joined(
     file: OutcomeFile,
-    people: Any,
+    decision_ids: Any,
     times: np.ndarray,
     window: float,
     seconds: bool,
@@ -103,33 +105,34 @@ def _joined(
     require_extra("pyarrow", "reading a log")
     import pyarrow as pa
 
-    wanted = {"person": file.by, "time": file.time, "reward": file.reward}
+    wanted = {"by": file.by, "time": file.time, "reward": file.reward}
     columns = read_columns(file.path, wanted, options)
     where = f"{file.path}: column {file.time!r}"
     outcome_times, same_unit = read_times(where, columns.cells["time"], time_format)
     if same_unit != seconds:
         raise ParameterError(f"{where} is not in the unit of the decisions' times; convert one")
     amounts, _ = read_rewards(file.path, columns, file.reward, options)
-    ids = pa.concat_arrays([people.cast(pa.string()), columns.cells["person"].cast(pa.string())])
+    parts = (decision_ids, columns.cells["by"])
+    ids = pa.concat_arrays([each.cast(pa.string()) for each in parts])
     codes = as_labels(f"{file.path}: column {file.by!r}", ids)[1]
-    decided = _last_decision(codes[: len(people)], times, codes[len(people) :], outcome_times)
+    decided = _last_decision(codes[: times.size], times, codes[times.size :], outcome_times)
     counts = (decided >= 0) & (outcome_times - times[decided] <= window)
     rewards = np.bincount(decided[counts], weights=amounts[counts], minlength=times.size)
     return rewards, int((~counts).sum()), float(outcome_times.max(initial=-np.inf))
 
 
 def _last_decision(
-    people: np.ndarray, times: np.ndarray, others: np.ndarray, later: np.ndarray
+    ids: np.ndarray, times: np.ndarray, others: np.ndarray, later: np.ndarray
 ) -> np.ndarray:
-    """For each outcome the number of its participant's last decision until then, or -1.
+    """For each outcome the number of the last decision of its id until then, or -1.
 
-    >>> people, times = np.array([0, 1, 0]), np.array([1.0, 1.0, 5.0])
-    >>> _last_decision(people, times, np.array([0, 0, 1, 2]), np.array([4.0, 5.0, 0.5, 9.0]))
+    >>> ids, times = np.array([0, 1, 0]), np.array([1.0, 1.0, 5.0])
+    >>> _last_decision(ids, times, np.array([0, 0, 1, 2]), np.array([4.0, 5.0, 0.5, 9.0]))
     array([ 0,  2, -1, -1])
     """
-    codes = np.concatenate([people, others])
+    codes = np.concatenate([ids, others])
     moments = np.concatenate([times, later])
-    is_outcome = np.arange(codes.size) >= people.size
+    is_outcome = np.arange(codes.size) >= ids.size
     order = np.lexsort((is_outcome, moments, codes))  # a decision first where times are equal
     places = np.arange(order.size)
     last = np.maximum.accumulate(np.where(is_outcome[order], -1, places))
@@ -137,4 +140,4 @@ def _last_decision(
     same = (last >= 0) & (codes[order] == codes[latest])
     decided = np.empty(order.size, np.int64)
     decided[order] = np.where(same, latest, -1)
-    return decided[people.size :]
+    return decided[ids.size :]

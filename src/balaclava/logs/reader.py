@@ -159,7 +159,7 @@ def _without_missing(columns: Columns, options: ReadOptions) -> tuple[Columns, i
     import pyarrow as pa
 
     # An arm may be called NA: a label is missing only if it is empty.
-    labels = ("arm", "person")
+    labels = ("arm", "person", "by")
     gone = [
         missing(cells, words=name not in labels)
         for name, cells in columns.cells.items()

@@ -51,8 +51,8 @@ def summarise_log(
     `arm`, `reward`, `propensity`, `time`, `person` and `features` are names of columns. `clip` adds
     policies that clip rewards to these limits; `clip_from` takes the limits from quantiles of a
     public file. With `outcomes`, a file with one row per outcome, rewards are its outcomes of the
-    same participant (column `by`) within `window` after each row. Errors name rows and columns,
-    never rewards.
+    same id (column `by`) within `window` after each row; ids are taken for participants if there is
+    no `person`. Errors name rows and columns, never rewards.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
@@ -67,8 +67,7 @@ def summarise_log(
     given_range = reward_range and _checked_range("range", reward_range)
     clip = clip and _checked_range("clip", clip)
     file = _outcome_file(outcomes, by, time, reward, window)
-    person = person if file is None else file.by
-    columns = _purposes(propensity, time, person, features)
+    columns = _purposes(propensity, time, person, by, features)
     source = "the pipe" if os.fspath(path) == PIPE else os.fspath(path)
     if file is None:
         rows = read_log(path, arm=arm, reward=reward, others=columns, read_options=options)
@@ -96,10 +95,16 @@ def summarise_log(
 
 
 def _purposes(
-    propensity: str | None, time: str | None, person: str | None, features: Sequence[str]
+    propensity: str | None,
+    time: str | None,
+    person: str | None,
+    by: str | None,
+    features: Sequence[str],
 ) -> dict[str, str]:
-    """The names of further columns by purpose."""
+    """The names of further columns by purpose; ids that join outcomes may be participants."""
+    person = by if person is None else person
     named = {"propensity": propensity, "time": time, "person": person}
+    named["by"] = None if by == person else by
     columns = {purpose: column for purpose, column in named.items() if column is not None}
     return columns | {f"{_FEATURE}{i}": column for i, column in enumerate(features, start=1)}
 

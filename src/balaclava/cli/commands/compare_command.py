@@ -69,7 +69,11 @@ _log_options = combined(  # how a log is read; `explore` has the same
     option("--drop-missing", bool, "Leave out rows that lack a value."),
     option("--missing", float, "Reward of rows whose reward is empty: 0 for no purchase."),
     option("--outcomes", "FILE", "A file of outcomes, such as purchases; has the reward column."),
-    option("--by", "COLUMN", "With --outcomes: the participant, a column of both files."),
+    option(
+        "--by",
+        "COLUMN",
+        "With --outcomes: the id in both files; also the participant, without --person.",
+    ),
     option("--window", "7d", "With --outcomes: how long after a row its outcomes count."),
     option("--time-format", "FORMAT", "Of times, such as '%d/%m/%Y %H:%M'; by default detected."),
     option("--sep", "CHARACTER", "Separator of cells; by default detected."),
@@ -120,7 +124,8 @@ def compare(
     compressed with gzip; `-` reads standard input.
 
     If rewards are in a second file, such as purchases, give it with --outcomes: a row's reward is
-    the sum of its participant's outcomes within the window after it, 0 if there are none.
+    the sum of the outcomes of its id (--by) within the window after it, 0 if there are none. An id
+    counts as a participant, unless --person names another column.
 
     Looking at a log is not itself private. No single reward is displayed.
 
