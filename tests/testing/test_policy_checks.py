@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.errors import PrivacyError
 from balaclava.testing import ConformanceError, check_policy
 from balaclava.testing.conformance import share_of_best
 from balaclava.testing.policy_checks import (
     keeps_its_claim_in_small_worlds,
     learns_without_some_rewards,
+    works_without_a_seed,
 )
 from tests.oracles.violators import PROVED_CONTROLS, VIOLATORS
 from tests.oracles.violators.frame import claiming, frame
@@ -131,3 +133,15 @@ def test_a_policy_that_exceeds_its_claim_in_a_small_world_fails():
             keeps_its_claim_in_small_worlds(VIOLATORS[name].policy)
     keeps_its_claim_in_small_worlds(PROVED_CONTROLS["honest"].policy)
     keeps_its_claim_in_small_worlds(bl.policy("ucb1", arms=2))
+
+
+@bl.kernel
+def lose_with_raw_noise(params, state, t, arm, phase, rng):
+    state.notes[0] = rng.laplace(0.0, 1.0)
+
+
+def test_noise_of_lost_rewards_is_drawn_by_mechanisms():
+    raw = claiming("raw-noise-in-forget", bl.Kernels(*frame(lose=lose_with_raw_noise)))
+    with pytest.raises(PrivacyError, match="laplace"):
+        works_without_a_seed(raw)
+    works_without_a_seed(PROVED_CONTROLS["honest"].policy)

@@ -99,12 +99,19 @@ def decides_within_its_arms(policy: Policy) -> None:
 
 
 def works_without_a_seed(policy: Policy) -> None:
-    """It also plays with the operating system's randomness."""
+    """It also plays with the operating system's randomness, and where rewards are lost."""
     agent = policy.agent()
     claimed = dataclasses.replace(agent.guarantee, assumptions=policy.guarantee.assumptions)
     require(policy, claimed == policy.guarantee, "the agent's guarantee differs")
     for _ in played(policy, agent, 60):
         pass
+    agent, rewards = policy.agent(), reward_source(policy)
+    for t in range(CHECK_ROUNDS):  # `forget` must draw noise through mechanisms, too
+        decision = agent.ask(policy.practice_context)
+        if t % 2:
+            agent.cancel(decision)
+        else:
+            agent.tell(decision, rewards(decision))
 
 
 def repeats_with_the_seed(policy: Policy) -> None:

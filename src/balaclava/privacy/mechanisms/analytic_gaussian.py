@@ -95,7 +95,7 @@ def group_epsilon(shift: float, delta: float, rewards: int) -> float:
     1.0
     """
     cost = _ELEMENT_EPSILON * rewards
-    target, low, high = delta / (1.0 + cost), 0.0, exact_noise.LARGEST_EXPONENT
+    target, low, high = delta * math.exp(-cost), 0.0, exact_noise.LARGEST_EXPONENT
     if not gaussian_excess(shift, high) <= target:
         return math.inf
     for _ in range(200):
