@@ -8,6 +8,7 @@ from balaclava.advice.log.arm_estimates import (
     compare_best_arm,
     estimate_arm,
     estimate_weighted_arms,
+    wilson_interval,
 )
 
 
@@ -80,3 +81,9 @@ def test_the_hardest_to_tell_apart_is_not_called_the_next() -> None:
     assert test.next == "few"
     assert "'few' is the hardest to tell from it" in test.sentence
     assert "next comes" not in test.sentence
+
+
+def test_the_interval_of_no_success_starts_at_zero() -> None:
+    for rows in range(1, 3_000):
+        assert wilson_interval(0.0, rows + 0.3)[0] == 0.0
+        assert wilson_interval(1.0, rows + 0.3)[1] == 1.0

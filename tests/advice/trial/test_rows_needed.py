@@ -11,7 +11,7 @@ import pytest
 from balaclava.advice.log.log_reading import summarise_log
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.advice.plan.fixed_size_test import FixedSizeTest
-from balaclava.advice.trial.rows_needed import RowsNeeded, rows_needed
+from balaclava.advice.trial.rows_needed import RowsNeeded, rows_needed, smallest_factor
 from balaclava.advice.trial.worlds import LogWorlds
 
 
@@ -63,3 +63,11 @@ def test_more_rows_are_needed_for_less(tmp_path: Path):
     close = needed(log_of(tmp_path, [450, 480], 1_000)).rows.middle
     clear = needed(log_of(tmp_path, [450, 490], 1_000)).rows.middle
     assert close > clear > 0
+
+
+def test_rewards_without_a_spread_divide_nothing_by_zero() -> None:
+    gaps = np.array([[np.inf, 0.0], [np.inf, 0.5]])
+    with np.errstate(all="raise"):
+        factors = smallest_factor(gaps, 2.0, lambda size: 0.0 * (gaps > 9) / size)
+    assert factors[0] == np.inf
+    assert factors[1] < 1e-6

@@ -110,7 +110,8 @@ def wilson_interval(share: float, rows: float) -> tuple[float, float]:
     centre = (share + square / (2 * rows)) / (1 + square / rows)
     reach = math.sqrt(share * (1 - share) / rows + square / (4 * rows**2))
     reach *= NORMAL_REACH / (1 + square / rows)
-    return max(centre - reach, 0.0), min(centre + reach, 1.0)
+    low = max(centre - reach, 0.0) if share > 0 else 0.0  # not 1e-20 by rounding
+    return low, min(centre + reach, 1.0) if share < 1 else 1.0
 
 
 def compare_best_arm(rows: list[ArmEstimate], *, binary: bool) -> BestArmTest:

@@ -120,7 +120,10 @@ def smallest_factor(
     low, high = np.full((2, len(gaps), 1), [[[1.0 / _LARGEST_FACTOR]], [[_LARGEST_FACTOR]]])
     for _ in range(_HALVINGS):
         middle = np.sqrt(low * high)
-        misses = ndtr(reach - gaps / np.sqrt(variance(middle)))
+        spread = np.sqrt(variance(middle))
+        # Without a spread, any gap is certain, and none is none.
+        surely = np.where(gaps > 0, math.inf, 0.0)
+        misses = ndtr(reach - np.divide(gaps, spread, out=surely, where=spread > 0))
         enough = misses.sum(axis=1, keepdims=True) <= 1.0 - POWER
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.where(high[:, 0] < 0.5 * _LARGEST_FACTOR, high[:, 0], math.inf)
