@@ -48,9 +48,10 @@ def test_each_outcome_counts_once(tmp_path: Path) -> None:
     assert log.logged.rewards.tolist() == [8.0, 5.0, 2.0, 0.0]
     assert log.logged.by_arm["x"].tolist() == [8.0, 2.0]
     assert log.participants is not None
-    incomplete, unmatched = log.left_out
+    unmatched, incomplete = log.left_out  # many do not count: said first
     assert incomplete.startswith("1 of 5 rows were left out: their window of 7d had not ended")
-    assert unmatched.startswith("3 outcomes have no row of the same who in the 7d before them")
+    assert "That is 43%: are ids written alike" in unmatched
+    assert unmatched.startswith("3 outcomes of 7 have no row of the same who in the 7d")
 
 
 def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
@@ -131,6 +132,28 @@ def test_missing_rewards_get_the_value_that_is_given(tmp_path: Path) -> None:
     assert world.means.tolist() == pytest.approx([0.005, 0.01])
     with pytest.raises(ParameterError, match="missing = nan is not finite"):
         ReadOptions(missing=float("nan")).checked()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "message"),
+    [
+        ("A,5.75,2026-01-03 12:00\n", "such as 'A', is in .*, which has such as 'a'; write ids"),
+        (
+            "b,5.75,2026-01-01 12:00\n",
+            "no outcome in .* has a row of the same who in the 7d before",
+        ),
+        ("", "has no rows; give one for each outcome"),
+    ],
+)
+def test_outcomes_without_any_row_are_refused(tmp_path: Path, outcomes: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message) as refusal:
+        joined(tmp_path, "who,paid,at\n" + outcomes)
+    assert "5.75" not in str(refusal.value)
+
+
+def test_few_outcomes_without_a_row_are_said_after_the_rows(tmp_path: Path) -> None:
+    many = "a,1,2026-01-03 12:00\n" * 30
+    assert joined(tmp_path, OUTCOMES + many).left_out[1].startswith("3 outcomes of 37 have")
 
 
 @pytest.mark.parametrize("command", ["compare", "explore"])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.extras import require_extra
+from balaclava._core.number_format import counted
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import ReadOptions, read_columns
 from balaclava.logs.reader import (
@@ -16,6 +17,8 @@ from balaclava.logs.reader import (
     read_rows,
 )
 from balaclava.logs.times import read_times, read_window
+
+_MANY_UNMATCHED = 0.1  # share of outcomes above which ids or times hardly fit; a guess
 
 
 class OutcomeFile(NamedTuple):
@@ -65,8 +68,8 @@ def read_joined_log(
     where = f"{source}: column {file.time!r}"
     times, seconds = read_times(where, columns.cells["time"], time_format)
     window = read_window(file.window, seconds=seconds)
-    rewards, unmatched, end = _joined(
-        file, columns.cells[ids], times, window, seconds, options, time_format
+    rewards, counts, end = _joined(
+        source, file, columns.cells[ids], times, window, seconds, options, time_format
     )
     complete = times + window <= max(end, times.max(initial=-np.inf))
     if not complete.any():
@@ -82,17 +85,33 @@ def read_joined_log(
             f"{int((~complete).sum()):,} of {times.size:,} rows were left out: their window of "
             f"{file.window} had not ended when the files end."
         )
-    if unmatched:
-        sentences.append(
-            f"{unmatched:,} outcomes have no row of the same {file.by} in the {file.window} before "
-            "them, and do not count."
-        )
+    sentences = _unmatched_findings(file, counts, sentences)
     notation = [f"rewards from {file.path}"]
     rows = group_rewards(source, arm, columns, rewards[complete], notation, dropped)
     return rows, sentences
 
 
+def _unmatched_findings(file: OutcomeFile, counts: np.ndarray, others: list[str]) -> list[str]:
+    """The sentences on a join: that on outcomes that do not count is first if there are many."""
+    unmatched = int((~counts).sum())
+    if not unmatched:
+        return others
+    have, share = "has" if unmatched == 1 else "have", unmatched / counts.size
+    sentence = (
+        f"{counted(unmatched, 'outcome')} of {counts.size:,} {have} no row of the "
+        f"same {file.by} in the {file.window} before, and {'does' if unmatched == 1 else 'do'} not "
+        "count."
+    )
+    if share <= _MANY_UNMATCHED:
+        return [*others, sentence]
+    sentence += (
+        f" That is {share:.0%}: are ids written alike in both files, and times in one time zone?"
+    )
+    return [sentence, *others]
+
+
 def _joined(
+    source: str,
     file: OutcomeFile,
     decision_ids: Any,
     times: np.ndarray,
@@ -100,13 +119,15 @@ def _joined(
     seconds: bool,
     options: ReadOptions,
     time_format: str | None,
-) -> tuple[np.ndarray, int, float]:
-    """The reward of each decision, the number of outcomes that do not count, the last time."""
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The reward of each decision, a mask of the outcomes that count, and their last time."""
     require_extra("pyarrow", "reading a log")
     import pyarrow as pa
 
     wanted = {"by": file.by, "time": file.time, "reward": file.reward}
     columns = read_columns(file.path, wanted, options)
+    if not len(columns.cells["by"]):
+        raise ParameterError(f"{file.path} has no rows; give one for each outcome")
     where = f"{file.path}: column {file.time!r}"
     outcome_times, same_unit = read_times(where, columns.cells["time"], time_format)
     if same_unit != seconds:
@@ -114,11 +135,28 @@ def _joined(
     amounts, _ = read_rewards(file.path, columns, file.reward, options)
     parts = (decision_ids, columns.cells["by"])
     ids = pa.concat_arrays([each.cast(pa.string()) for each in parts])
-    codes = as_labels(f"{file.path}: column {file.by!r}", ids)[1]
+    labels, codes = as_labels(f"{file.path}: column {file.by!r}", ids)
     decided = _last_decision(codes[: times.size], times, codes[times.size :], outcome_times)
     counts = (decided >= 0) & (outcome_times - times[decided] <= window)
+    if not counts.any():
+        _refuse_none(source, file, labels, codes[: times.size], codes[times.size :])
     rewards = np.bincount(decided[counts], weights=amounts[counts], minlength=times.size)
-    return rewards, int((~counts).sum()), float(outcome_times.max(initial=-np.inf))
+    return rewards, counts, float(outcome_times.max(initial=-np.inf))
+
+
+def _refuse_none(
+    source: str, file: OutcomeFile, labels: Any, ids: np.ndarray, others: np.ndarray
+) -> None:
+    """Refuse outcomes without any row: that all rewards are 0 would be a mistake."""
+    if np.isin(others, ids).any():
+        raise ParameterError(
+            f"no outcome in {file.path} has a row of the same {file.by} in the {file.window} "
+            "before; give a longer window, or times in one time zone"
+        )
+    raise ParameterError(
+        f"no id in column {file.by!r} of {file.path}, such as {labels[others[0]].as_py()!r}, is in "
+        f"{source}, which has such as {labels[ids[0]].as_py()!r}; write ids alike in both"
+    )
 
 
 def _last_decision(
