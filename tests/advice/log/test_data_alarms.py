@@ -37,6 +37,33 @@ def test_doubled_rows_need_equal_values_in_every_column() -> None:
     assert data_alarms.doubled_rows(arms, 0 * rewards, days, people) == []
 
 
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_a_log_that_has_each_row_k_times(k: int) -> None:
+    rng = np.random.default_rng(k)
+    times, people = rng.integers(0, 5_000_000, 3_000).astype(float), rng.integers(0, 2_000, 3_000)
+    arms, rewards = rng.integers(0, 3, 3_000), (rng.random(3_000) < 0.05).astype(float)
+    parts = [np.repeat(each, k) for each in (arms, rewards, times, people)]
+    (sentence,) = data_alarms.doubled_rows(*parts)
+    assert sentence.startswith(f"{3_000 * (k - 1):,} rows ({1 - 1 / k:.1%}) repeat another row")
+    (without_people,) = data_alarms.doubled_rows(*parts[:3], None)
+    assert "in arm, reward and time." in without_people
+    assert data_alarms.doubled_rows(*parts[:2], None, None) == []
+    # Outcomes joined to one of the copies make some of them differ in the reward.
+    parts[1] = np.where(np.arange(3_000 * k) % k == 0, parts[1], 0.0)
+    assert len(data_alarms.doubled_rows(*parts)) == 1
+
+
+@pytest.mark.parametrize("people", [1, 3, 500])
+@pytest.mark.parametrize("slots", [60, 1_440])
+def test_honest_rows_at_coarse_times_are_not_called_doubled(people: int, slots: int) -> None:
+    rng = np.random.default_rng(people + slots)
+    times, ids = rng.integers(0, slots, 10_000).astype(float), rng.integers(0, people, 10_000)
+    rewards = (rng.random(10_000) < 0.03).astype(float)
+    for arms in (rng.integers(0, 2, 10_000), times.astype(int) % 2, ids % 2):
+        for known in ((times, ids), (times, None), (None, ids)):
+            assert data_alarms.doubled_rows(arms, rewards, *known) == []
+
+
 def test_ids_with_very_many_rows() -> None:
     people = np.concatenate([np.arange(900), np.full(3_000, 900), np.full(90, 901)])
     (sentence,) = data_alarms.crowded_ids(people)
@@ -49,7 +76,7 @@ def test_ids_with_very_many_rows() -> None:
     [
         ([1.0] * 500 + [-1.0], "1 reward (0.002 of all) is negative"),
         ([1.0] * 400 + [-1.0] * 100, ""),
-        ([0.0] * 500 + [3.0] * 20 + [9999.0] * 3, "The largest reward stands in 3 rows"),
+        ([0.0] * 500 + [3.0] * 20 + [9999.0] * 3, "The largest reward is in 3 rows"),
         ([0.0] * 500 + [3.0] * 20 + [9999.0], ""),  # one large order
         ([0.0] * 500 + [1.0] * 3, ""),
         ([0.0] * 500, ""),

@@ -11,6 +11,7 @@ import numpy as np
 
 from balaclava._core.extras import require_extra
 from balaclava._core.number_format import counted
+from balaclava.logs.repeats import repeated_rows
 
 if TYPE_CHECKING:
     from balaclava.advice.log.feature_columns import FeatureColumns
@@ -51,20 +52,24 @@ def split_alarm(counts: dict[str, int]) -> list[str]:
 
 
 def doubled_rows(
-    arms: np.ndarray, rewards: np.ndarray, times: np.ndarray, participants: np.ndarray
+    arms: np.ndarray,
+    rewards: np.ndarray,
+    times: np.ndarray | None,
+    participants: np.ndarray | None,
 ) -> list[str]:
-    """Whether rows repeat another row in every column, if times are fine enough to tell rows."""
-    if np.unique(times).size <= times.size / 2:
+    """Whether rows repeat another row in every column; needs times or participants."""
+    columns = {"arm": arms, "reward": rewards, "time": times, "participant": participants}
+    known = {name: column for name, column in columns.items() if column is not None}
+    if len(known) == 2:
         return []
-    order = np.lexsort((rewards, arms, times, participants))
-    columns = (part[order] for part in (participants, times, arms, rewards))
-    repeated = np.logical_and.reduce([part[1:] == part[:-1] for part in columns])
-    doubled = int(repeated.sum())
+    identified = participants is not None
+    doubled = repeated_rows(list(known.values()), times, identified=identified)
     if not doubled:
         return []
+    *names, last = known
     return [
-        f"{counted(doubled, 'row')} ({doubled / times.size:.1%}) repeat another row in arm, "
-        "reward, time and participant. Was the log exported or joined twice? Remove them."
+        f"{counted(doubled, 'row')} ({doubled / arms.size:.1%}) repeat another row in "
+        f"{', '.join(names)} and {last}. Was the log exported or joined twice? Remove them."
     ]
 
 
