@@ -153,7 +153,13 @@ def test_outcomes_without_any_row_are_refused(tmp_path: Path, outcomes: str, mes
 
 def test_few_outcomes_without_a_row_are_said_after_the_rows(tmp_path: Path) -> None:
     many = "a,1,2026-01-03 12:00\n" * 30
-    assert joined(tmp_path, OUTCOMES + many).left_out[1].startswith("3 outcomes of 37 have")
+    assert joined(tmp_path, OUTCOMES + many).left_out[-1].startswith("3 outcomes of 37 have")
+
+
+def test_outcomes_that_are_there_twice(tmp_path: Path) -> None:
+    header, *rows = OUTCOMES.splitlines()
+    twice = joined(tmp_path, "\n".join([header, *rows, *rows]) + "\n").left_out[0]
+    assert twice.startswith("7 outcomes of 14 repeat another in who, time and reward")
 
 
 @pytest.mark.parametrize("command", ["compare", "explore"])

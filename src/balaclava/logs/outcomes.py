@@ -16,6 +16,7 @@ from balaclava.logs.reader import (
     read_rewards,
     read_rows,
 )
+from balaclava.logs.repeats import repeated_rows
 from balaclava.logs.times import read_times, read_window
 
 _MANY_UNMATCHED = 0.1  # share of outcomes above which ids or times hardly fit; a guess
@@ -68,7 +69,7 @@ def read_joined_log(
     where = f"{source}: column {file.time!r}"
     times, seconds = read_times(where, columns.cells["time"], time_format)
     window = read_window(file.window, seconds=seconds)
-    rewards, counts, end = _joined(
+    rewards, counts, doubled, end = _joined(
         source, file, columns.cells[ids], times, window, seconds, options, time_format
     )
     complete = times + window <= max(end, times.max(initial=-np.inf))
@@ -86,6 +87,12 @@ def read_joined_log(
             f"{file.window} had not ended when the files end."
         )
     sentences = _unmatched_findings(file, counts, sentences)
+    if doubled:
+        sentences.insert(
+            0,
+            f"{counted(doubled, 'outcome')} of {counts.size:,} repeat another in {file.by}, time "
+            "and reward. Was the file exported or joined twice? Remove them.",
+        )
     notation = [f"rewards from {file.path}"]
     rows = group_rewards(source, arm, columns, rewards[complete], notation, dropped)
     return rows, sentences
@@ -119,8 +126,8 @@ def _joined(
     seconds: bool,
     options: ReadOptions,
     time_format: str | None,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """The reward of each decision, a mask of the outcomes that count, and their last time."""
+) -> tuple[np.ndarray, np.ndarray, int, float]:
+    """Rewards of decisions, a mask of outcomes that count, repeated ones, and the last time."""
     require_extra("pyarrow", "reading a log")
     import pyarrow as pa
 
@@ -141,7 +148,8 @@ def _joined(
     if not counts.any():
         _refuse_none(source, file, labels, codes[: times.size], codes[times.size :])
     rewards = np.bincount(decided[counts], weights=amounts[counts], minlength=times.size)
-    return rewards, counts, float(outcome_times.max(initial=-np.inf))
+    doubled = repeated_rows([codes[times.size :], outcome_times, amounts], outcome_times)
+    return rewards, counts, doubled, float(outcome_times.max(initial=-np.inf))
 
 
 def _refuse_none(
