@@ -402,7 +402,7 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
     for even in (each for each in rows if each.label == EVEN_POLICY):
         text += (
             f" At epsilon {even.epsilon:g} dp-even takes {even.high:,.0f}, fixed in advance, with "
-            "one test at the end."
+            "one exact test at the end, which unlike the classic one needs no correction for pairs."
         )
     if policy is None:
         return text
