@@ -38,6 +38,7 @@ from balaclava.frames import blocks as blocks
 from balaclava.frames import episodes as episodes
 from balaclava.frames import epochs as epochs
 from balaclava.frames import memory as memory
+from balaclava.frames import moments as moments
 from balaclava.frames import pending as pending
 from balaclava.frames import pools as pools
 from balaclava.frames import ridge as ridge

@@ -133,7 +133,7 @@ class Guarantee:
     reference: str = ""
     rewards: int = 1  # rewards of one participant that are protected together
     # If every release has Gaussian noise: how far one reward moves one release, in deviations.
-    shift: float = 0.0
+    shift: float = field(default=0.0, repr=False)
     # Set by `over`: the reason for this epsilon, and the result of every accountant.
     explanation: str = field(default="", compare=False, repr=False)
     breakdown: Composition | None = field(default=None, compare=False, repr=False)

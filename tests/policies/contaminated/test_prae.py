@@ -442,7 +442,7 @@ def test_replay_at_the_scale_of_the_truncation(number, monkeypatch):
     policy = policies[number]
     level = level_of(policy.constants(), 8)
     monkeypatch.setattr(replay_audit, "reward_limits", lambda _: (-level, level))
-    found = replay_audit.audit_by_replay(policy, policy.guarantee, rounds=160, pairs=120, seed=1)
+    found = replay_audit.audit_by_replay(policy, policy.guarantee, rounds=160, pairs=160, seed=1)
     assert (found.verdict, found.fault) == ("consistent", "")
     assert found.moved > 20
     assert 0.5 < found.epsilon <= 1.0 + 1e-6

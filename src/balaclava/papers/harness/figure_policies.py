@@ -29,9 +29,11 @@ def trajectory_policies(**parameters: Any) -> dict[str, Policy]:
             continue
         needs_delta = any(f.name == "delta" and is_required(f) for f in fields(cls))
         if parameters["delta"] > 0 or not needs_delta:
-            policies[name] = make_policy(name, **parameters)
-    published = {"index": "paper", "batches": "ratio"}  # dp-imed's default is another rule
-    return policies | {"dp-imed, as published": make_policy("dp-imed", **published, **parameters)}
+            # Laplace noise, the default of those with a choice, takes no delta.
+            own = {**parameters, "delta": 0.0} if "noise" in cls.annotations else parameters
+            policies[name] = make_policy(name, **own)
+    published = {"index": "paper", "batches": "ratio", "delta": 0.0}  # dp-imed's default differs
+    return policies | {"dp-imed, as published": make_policy("dp-imed", **(parameters | published))}
 
 
 @functools.cache
