@@ -133,7 +133,7 @@ def test_problems_are_those_of_the_users_rate() -> None:
         ({"horizon": 3_000}, "dp-top-two", True),
         ({"horizon": 150}, "dp-even", True),
         ({"horizon": 20, "epsilon": 0.1}, "dp-top-two", True),  # no answer is possible
-        ({"trust": "local"}, "ldp-top-two", True),
+        pytest.param({"trust": "local"}, "ldp-top-two", True, marks=pytest.mark.slow),
         ({"scope": "decision", "horizon": 3_000}, "dp-top-two", True),
         ({"rewards": "heavy-tailed", **MORE["heavy-tailed"]}, "dpr-top-two", False),
         (
