@@ -2,12 +2,10 @@
 
 import numpy as np
 
-_MOST_MOMENTS_USED = (
-    0.1  # share of a span's moments in use: fine times leave most of them empty; a guess
-)
-_FEWEST_DIFFERENT_ROWS = (
-    10  # different ones; each of fewer could be there an even number of times by chance
-)
+# Share of a span's moments in use: fine times leave most of them empty. A guess.
+_MOST_MOMENTS_USED = 0.1
+# Fewer could each be there an even number of times by chance. A guess.
+_FEWEST_DIFFERENT_ROWS = 10
 
 
 def repeated_rows(
