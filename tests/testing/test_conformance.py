@@ -12,6 +12,7 @@ from balaclava.testing import ENVIRONMENT_CHECKS, POLICY_CHECKS, examples
 # What plays longest `make test` tries with the first example of each policy.
 LATE = "compiles_to_what_it_says_with_delays"
 LONG = {
+    "does_not_depend_on_workers",
     "survives_save_and_restore",
     "repeats_with_the_seed",
     "does_without_missing_rewards",

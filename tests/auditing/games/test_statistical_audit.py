@@ -23,12 +23,12 @@ def test_the_bound_of_a_tight_claim_is_tight():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("bets", "allowed"), [(20, 1), pytest.param(1_000, 5, marks=pytest.mark.slow)]
+    ("bets", "allowed"), [(10, 1), pytest.param(1_000, 5, marks=pytest.mark.slow)]
 )
 def test_no_false_alarm_in_many_bets(bets, allowed):
     """Each fails with probability at most 1e-3.
 
-    More than 1 in 20 then has probability 1.9e-4, more than 5 in 1,000 6e-4.
+    More than 1 in 10 then has probability 4.5e-5, more than 5 in 1,000 6e-4.
     """
     policy = PROVED_CONTROLS["one-release"].policy
     setting = GameSetting(policy, delta=0.0, rounds=16, seed=3)
