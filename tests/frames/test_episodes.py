@@ -14,7 +14,6 @@ from balaclava.frames.episodes import (
     add_decision,
     add_reward,
     begin_episodes,
-    free_note,
     give_up,
     keep_release,
 )
@@ -25,8 +24,8 @@ STEP, FIRST, GROWTH = 2.0**-10, 3.0, math.log(1.5)
 
 
 def decide(state: Episodes, x: np.ndarray) -> int:
-    row = free_note(state)
-    assert row != NO_ROW
+    row = pending.free_note(state.pending)
+    assert row != pending.FORGOTTEN
     state.pending.notes[row, :-1] = x
     phase = add_decision(state, 0, FIRST, GROWTH)
     assert row == phase % state.pending.numbers.size
@@ -95,10 +94,10 @@ def test_no_note_is_free_while_all_are_open() -> None:
     state = begin_episodes(1, 1, 1.0, 2)
     for _ in range(2):
         decide(state, np.ones(1))
-    assert free_note(state) == NO_ROW
+    assert pending.free_note(state.pending) == pending.FORGOTTEN
     assert pending.next_is_taken(state.pending)
     give_up(state, 0, 1)
-    assert free_note(state) == 1
+    assert pending.free_note(state.pending) == 1
 
 
 def test_faults() -> None:

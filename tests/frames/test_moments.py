@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from balaclava.frames import pending
 from balaclava.frames.moments import (
     Moments,
     add_moment,
     begin_moments,
     entries_of,
-    free_moment_note,
     give_up_moment,
     join_batch,
     keep_moments,
@@ -29,8 +29,8 @@ WEIGHT = 2.0
 
 def decide(state: Moments, x: np.ndarray, first: float = 4, growth: float = 2.0) -> int:
     """Note a row and join a batch: the phase."""
-    note = free_moment_note(state)
-    assert note != NO_ROW
+    note = pending.free_note(state.pending)
+    assert note != pending.FORGOTTEN
     state.pending.notes[note, :-1] = x
     return join_batch(state, first, growth)
 

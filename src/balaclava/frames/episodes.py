@@ -97,14 +97,6 @@ def begin_episodes(blocks: int, d: int, ridge: float, room: int) -> Episodes:
 
 
 @kernel(borrows=True)
-def free_note(state: Episodes) -> int:
-    """Row for the features of the next decision; NO_ROW if too many decisions are open."""
-    if pending.next_is_taken(state.pending):
-        return NO_ROW
-    return (state.pending.count[0] + 1) % state.pending.numbers.size
-
-
-@kernel(borrows=True)
 def block_in_first_episode(state: Episodes) -> int:
     """Of several blocks, the one with the fewest decisions whose first episode still takes some.
 

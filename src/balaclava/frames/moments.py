@@ -100,14 +100,6 @@ def begin_moments(blocks: int, d: int, room: int) -> Moments:
 
 
 @kernel(borrows=True)
-def free_moment_note(state: Moments) -> int:
-    """Row for the features of the next decision; NO_ROW if too many decisions are open."""
-    if pending.next_is_taken(state.pending):
-        return NO_ROW
-    return (state.pending.count[0] + 1) % state.pending.numbers.size
-
-
-@kernel(borrows=True)
 def join_batch(state: Moments, first: float, growth: float) -> int:
     """Add the decision whose features were noted to the open batch; returns its phase.
 

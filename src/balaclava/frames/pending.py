@@ -60,6 +60,14 @@ def next_is_taken(pending: Pending) -> bool:
 
 
 @kernel(borrows=True)
+def free_note(pending: Pending) -> int:
+    """The row of the next decision's note; FORGOTTEN if too many decisions are open."""
+    if next_is_taken(pending):
+        return FORGOTTEN
+    return (pending.count[0] + 1) % pending.numbers.size
+
+
+@kernel(borrows=True)
 def forget_note(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
     """`forget` of a policy that keeps notes: free the row."""
     take_note(state.pending, phase)

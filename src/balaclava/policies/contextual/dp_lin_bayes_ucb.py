@@ -13,14 +13,7 @@ from balaclava._core.declared import RadiusScale, Range
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
 from balaclava.frames import pending
-from balaclava.frames.episodes import (
-    Episodes,
-    add_decision,
-    add_reward,
-    begin_episodes,
-    free_note,
-    give_up,
-)
+from balaclava.frames.episodes import Episodes, add_decision, add_reward, begin_episodes, give_up
 from balaclava.frames.pools import NO_ROW, UNLEARNED
 from balaclava.frames.ridge import add_to_factor, dot, factorise, solve_factor, solve_transposed
 from balaclava.policies.base import ArmRelease, Kernels, register
@@ -122,8 +115,8 @@ def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) 
 @kernel(borrows=True)
 def note_decision(params: Params, state: State, arm: int, context: np.ndarray) -> int:
     """Keep the row of a decision until its reward comes; UNLEARNED if too many are open."""
-    free = free_note(state.episodes)
-    if free == NO_ROW:
+    free = pending.free_note(state.episodes.pending)
+    if free == pending.FORGOTTEN:
         return UNLEARNED
     block, x = linear_context.coefficient_block(state.asked.size, arm), state.row
     linear_context.copy_features(params, context[linear_context.context_row(context, arm)], x)

@@ -14,12 +14,12 @@ from balaclava._core.declared import Delta, Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava._core.states import range_faults
 from balaclava.errors import EstimateError
+from balaclava.frames import pending
 from balaclava.frames.moments import (
     Moments,
     add_moment,
     begin_moments,
     entries_of,
-    free_moment_note,
     give_up_moment,
     join_batch,
     keep_moments,
@@ -147,8 +147,8 @@ def weigh_by_gap(params: Params, state: State, context: np.ndarray) -> None:
 @kernel(borrows=True)
 def note_decision(params: Params, state: State, arm: int, context: np.ndarray) -> int:
     """Keep the row of a decision until its reward comes; UNLEARNED if too many are open."""
-    free = free_moment_note(state.moments)
-    if free == NO_ROW:
+    free = pending.free_note(state.moments.pending)
+    if free == pending.FORGOTTEN:
         return UNLEARNED
     note = state.moments.pending.notes[free]
     linear_context.copy_features(params, context[linear_context.context_row(context, arm)], note)

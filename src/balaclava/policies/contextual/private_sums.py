@@ -25,8 +25,9 @@ import numpy as np
 
 from balaclava._core.declared import Delta, Epsilon, Range
 from balaclava._core.kernels import kernel
-from balaclava.frames.episodes import Episodes, add_decision, free_note, keep_release
-from balaclava.frames.pools import NO_ROW, UNLEARNED
+from balaclava.frames import pending
+from balaclava.frames.episodes import Episodes, add_decision, keep_release
+from balaclava.frames.pools import UNLEARNED
 from balaclava.policies.base import ArmRelease, PrivateBoundedPolicy
 from balaclava.policies.contextual import linear_context
 from balaclava.privacy.exact_noise import grid_step
@@ -70,8 +71,8 @@ class Params(NamedTuple):
 @kernel(borrows=True)
 def note_decision(params: Params, state: Episodes, arm: int, context: np.ndarray) -> int:
     """Add the decision to an episode and return its phase; UNLEARNED if too many are open."""
-    note = free_note(state)
-    if note == NO_ROW:
+    note = pending.free_note(state.pending)
+    if note == pending.FORGOTTEN:
         return UNLEARNED
     linear_context.copy_features(
         params, context[linear_context.context_row(context, arm)], state.pending.notes[note]
