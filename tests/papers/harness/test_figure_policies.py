@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import balaclava as bl
-from balaclava.papers.harness.figure_policies import decision_budget, trajectory_policies
+from balaclava.papers.harness.figure_policies import (
+    FOR_AN_ANSWER,
+    decision_budget,
+    trajectory_policies,
+)
 
 
 def test_the_companion_takes_only_what_protects_the_whole_run() -> None:
@@ -17,6 +21,10 @@ def test_the_companion_takes_only_what_protects_the_whole_run() -> None:
     assert pure["dp-imed"] == bl.policy("dp-imed", **common)  # as it is used today
     published = pure["dp-imed, as published"].parameters
     assert (published["index"], published["batches"]) == ("paper", "ratio")
+    # Few rounds and many arms, as in a digest of a figure: dp-even would refuse them.
+    assert not set(FOR_AN_ANSWER) & set(
+        trajectory_policies(**common | {"arms": 9, "horizon": 300}, delta=0.0)
+    )
 
 
 def test_shares_add_up() -> None:

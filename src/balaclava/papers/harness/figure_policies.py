@@ -9,6 +9,9 @@ from balaclava._core.declared import is_required
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 
+# They play to name the best arm, whatever it costs: not to be compared by regret.
+FOR_AN_ANSWER = ("dp-even", "dp-sequential-halving", "dp-top-two")
+
 
 def make_policy(name: str, **parameters: Any) -> Any:
     """The policy of that name, with those of the parameters that it has."""
@@ -17,13 +20,13 @@ def make_policy(name: str, **parameters: Any) -> Any:
 
 
 def trajectory_policies(**parameters: Any) -> dict[str, Policy]:
-    """The package's policies for bounded rewards whose guarantee covers the trajectory.
+    """The package's policies for low regret, bounded rewards and the scope of a trajectory.
 
     Policies that decide by features are omitted: the arms of the papers have none.
     """
     policies = {}
     for name, cls in POLICIES.classes().items():
-        plain = "features" not in cls.annotations
+        plain = "features" not in cls.annotations and name not in FOR_AN_ANSWER
         fits = plain and cls.rewards == "bounded" and cls.scope == "trajectory"
         if not fits or not cls.__module__.startswith("balaclava."):
             continue
