@@ -9,7 +9,7 @@ from balaclava._core.declared import is_required
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.privacy.guarantee import Guarantee
 
-# They play to name the best arm, whatever it costs: not to be compared by regret.
+# They play to name the best arm, at any cost in regret.
 FOR_AN_ANSWER = ("dp-even", "dp-sequential-halving", "dp-top-two")
 
 
