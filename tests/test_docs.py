@@ -261,7 +261,6 @@ def test_links_resolve_and_nothing_is_fetched(site: dict[str, Page], folder: Pat
     check_loads(site, folder)
 
 
-@pytest.mark.slow
 def test_the_picture_shows_what_is_measured() -> None:
     from readme_picture import draw
 
