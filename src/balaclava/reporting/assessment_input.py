@@ -80,6 +80,7 @@ class AssessmentInput:
             **self.planned._asdict(),
             policy=self.policy,
             delay=self.feedback.delay,
+            **self.feedback.settling._asdict(),
             participants=self.horizon,
             seed=self.seed,
         )
@@ -96,6 +97,8 @@ class AssessmentInput:
         """A copy with other delays or settling; `changes` are those of `Feedback.create`."""
         feedback = Feedback.create(**{**self.feedback.description, **changes})
         require_missing(self.policy, feedback.settling)
+        if self.planned is not None:
+            planned_trial(self.policy.arms, *self.planned, feedback)
         if feedback.delay is not None and feedback.delay.longest == feedback.delay.lost == 0:
             feedback = replace(feedback, delay=None)
         return replace(self, feedback=feedback)
@@ -247,7 +250,7 @@ def _read_plan(policy: Policy, table: dict[str, Any]) -> PlanInput:
             "remove [plan]"
         )
     policy.require_estimates((1.0 - planned.confidence) / policy.arms)
-    planned_trial(policy.arms, *planned, None, None, None, 0)
+    planned_trial(policy.arms, *planned)
     return planned
 
 

@@ -54,6 +54,23 @@ class Feedback:
         return self.delay is None and self.settling.settle == "arrival"
 
     @property
+    def arrived(self) -> float:
+        """Share of the rewards that arrive, within the patience if it is given."""
+        if self.delay is None:
+            return 1.0
+        patience = self.settling.patience
+        in_time = 1.0 if patience is None else self.delay.share_within(patience)
+        return in_time * (1.0 - self.delay.lost)
+
+    @property
+    def longest_wait(self) -> int:
+        """Further decisions after which a reward counts, at most."""
+        longest, patience = 0 if self.delay is None else self.delay.longest, self.settling.patience
+        if patience is None:
+            return longest
+        return patience if self.settling.settle == "window" else min(longest, patience)
+
+    @property
     def description(self) -> dict[str, Any]:
         """The values that are not the defaults, JSON-able; `create` takes them."""
         parts = {

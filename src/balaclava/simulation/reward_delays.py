@@ -83,6 +83,20 @@ class Delay(Declared):
         reach = {"fixed": 1.0, "uniform": 2.0, "geometric": float(GEOMETRIC_REACH)}[self.law]
         return math.ceil(reach * mean)
 
+    def share_within(self, rounds: int) -> float:
+        """The share of the rewards that are not lost whose delay is at most `rounds`.
+
+        >>> Delay(mean=50, law="uniform").share_within(24)
+        0.24752475247524752
+        """
+        if self.values is not None:
+            return float(np.mean(np.array(self.values) <= rounds))
+        if rounds >= self.longest:
+            return 1.0
+        if self.law == "geometric":
+            return -math.expm1(-(rounds + 1.0) / self.constants().scale)
+        return (rounds + 1.0) / (self.longest + 1.0) if self.law == "uniform" else 0.0
+
     def constants(self) -> DelayLaw:
         """The law as numbers, for the kernel."""
         if self.values is not None:

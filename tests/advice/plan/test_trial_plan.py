@@ -115,6 +115,22 @@ def test_lost_rewards_cost_participants():
     assert "fixed delay of 50, 50 % lost" in late.title
 
 
+def test_a_window_counts_what_did_not_come():
+    """Each has an outcome, the lead is smaller: dp-even's size is that of the smaller lead."""
+    lossy = {"delay": bl.Delay(mean=20, law="uniform"), "lost": None}
+    window = bl.plan(2, 1.0, base_rate=0.4, smallest_difference=0.4, policy="dp-even",
+                     patience=20, settle="window", missing=1.0, **lossy)  # fmt: skip
+    share = 21 / 41
+    small = bl.plan(2, 1.0, base_rate=1 - 0.6 * share, smallest_difference=0.4 * share,
+                    policy="dp-even")  # fmt: skip
+    assert [row.high for row in window] == [row.high for row in small]
+    assert "settled after a window of 20, missing counts 1" in window.title
+    impatient = bl.plan(2, 1.0, base_rate=0.4, smallest_difference=0.4, policy="dp-even",
+                        patience=20, **lossy)  # fmt: skip
+    prompt = bl.plan(2, 1.0, base_rate=0.4, smallest_difference=0.4, policy="dp-even")
+    assert impatient[0].high == pytest.approx(prompt[0].high / share, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -131,6 +147,9 @@ def test_lost_rewards_cost_participants():
         ({"delay": -1}, "mean = -1.0 is not allowed"),
         ({"delay": bl.Delay(mean=5), "lost": 0.1}, "twice"),
         ({"participants": 1}, "participants"),
+        ({"settle": "window"}, "needs patience"),
+        ({"settle": "window", "patience": 9, "missing": 0.5}, "give one of them"),
+        ({"delay": 9, "patience": 8}, "no reward arrives in time"),
         ({"smallest_difference": 1e-6}, "larger smallest_difference"),
         ({"policy": bl.policy("dp-imed", arms=2, epsilon=1.0)}, "2 arms"),
     ],

@@ -15,6 +15,7 @@ from balaclava._core.extras import require_extra
 from balaclava._core.number_format import count, percent
 from balaclava._core.text_tables import ResultTable
 from balaclava.advice.plan.fixed_size_test import FixedSizeTest
+from balaclava.agents.settling import Settle
 from balaclava.environments.bernoulli import Bernoulli
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES, Policy
@@ -22,6 +23,7 @@ from balaclava.policies.bounded.dp_top_two import AnswerConfidence
 from balaclava.policies.intervals import NO_WINNER
 from balaclava.simulation.analysis.winners import first_winners
 from balaclava.simulation.engine import simulate
+from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.reward_delays import Delay
 
 if TYPE_CHECKING:
@@ -160,6 +162,9 @@ def plan(
     policy: str | Policy | None = None,
     delay: Delay | float | None = None,
     lost: float | None = None,
+    patience: int | None = None,
+    settle: Settle = "arrival",
+    missing: float | None = None,
     participants: int | None = None,
     seed: int = 1,
 ) -> TrialPlan:
@@ -179,6 +184,10 @@ def plan(
         policy: a policy, or its name; dp-top-two by default.
         delay: how late rewards arrive, or the mean delay in rounds.
         lost: share of rewards that never arrive.
+        patience: further decisions after which an open one is given up; see `bl.simulate`.
+        settle: "arrival", or "window": each reward, or `missing`, counts after `patience` further
+            decisions.
+        missing: the value that counts for a lost reward, 0 or 1, with `settle="window"`.
         participants: how many there are. The column "named" is then the share of the trials that
             name the best arm with them; otherwise with those that the first policy takes.
         seed: a whole number; the same seed gives the same plan.
@@ -196,8 +205,9 @@ def plan(
         >>> [row.label for row in size]
         ['dp-top-two', 'dp-even', 'dp-imed', 'classic test']
     """
-    trial = planned_trial(arms, base_rate, smallest_difference, confidence, delay, lost,
-                          participants, seed)  # fmt: skip
+    feedback = Feedback.create(planned_delay(delay, lost), patience, settle, missing)
+    trial = planned_trial(arms, base_rate, smallest_difference, confidence, feedback, participants,
+                          seed)  # fmt: skip
     levels = epsilon if isinstance(epsilon, Sequence) else [epsilon]
     levels = [check("epsilon", level, Epsilon) for level in levels]
     if not levels:
@@ -221,7 +231,7 @@ class PlannedTrial:
     rate: float
     lead: float
     confidence: float
-    late: Delay | None
+    feedback: Feedback
     participants: int | None
     seed: int
 
@@ -231,7 +241,7 @@ class PlannedTrial:
 
     @property
     def title(self) -> str:
-        late = "" if self.late is None else f", {self.late}"
+        late = f", {self.feedback}" if str(self.feedback) else ""
         named = "" if self.participants is None else f"; named within {self.participants:,}"
         return (
             f"participants until the best of {self.arms} arms is named; rates of {self.rate:g}, "
@@ -256,8 +266,11 @@ class PlannedTrial:
 
     def fixed_row(self, label: str, epsilon: float) -> PlanRow:
         """A test of fixed size that names the best arm in 90 % of the trials."""
-        test = FixedSizeTest(np.asarray(self.world.means), epsilon, self.confidence, self.seed)
-        per_reward = self.arms / (1.0 - (0.0 if self.late is None else self.late.lost))
+        arrived, means = self.feedback.arrived, np.asarray(self.world.means)
+        if self.feedback.settling.settle == "window":
+            means, arrived = arrived * means + (1.0 - arrived) * self.feedback.settling.missing, 1.0
+        test = FixedSizeTest(means, epsilon, self.confidence, self.seed)
+        per_reward = self.arms / arrived
         size = test.size(POWER, MOST_PARTICIPANTS / per_reward)
         if size is None:
             raise self._too_long(epsilon)
@@ -274,7 +287,7 @@ class PlannedTrial:
 
         If that cannot be expected, for the participants that there are, or `usual` ones.
         """
-        expected, wait = bool(policy.names_winners), self.late.longest if self.late else 0
+        expected, wait = bool(policy.names_winners), self.feedback.longest_wait
         policy.require_estimates((1.0 - self.confidence) / self.arms)
         least = FIRST_HORIZON * usual if expected else self.participants or usual
         horizon = math.ceil(min(least, MOST_PARTICIPANTS / 2)) + wait
@@ -282,9 +295,10 @@ class PlannedTrial:
             if horizon > MOST_PARTICIPANTS:
                 raise self._too_long(policy.guarantee.epsilon)
             results = simulate(
-                policy, self.world, horizon=horizon, seed=self.seed, delay=self.late, winners=True,
+                policy, self.world, horizon=horizon, seed=self.seed, winners=True,
                 repetitions=TRIALS if expected else FEW_TRIALS,
                 checkpoints=min(PLAN_CHECKPOINTS, horizon),
+                delay=self.feedback.delay, **self.feedback.settling._asdict(),
             )  # fmt: skip
             runs = results._finished_runs(policy.name)
             first = first_winners(policy, runs, self.confidence)
@@ -319,8 +333,8 @@ class PlannedTrial:
 
 
 def planned_trial(
-    arms: Any, rate: Any, lead: Any, confidence: Any, delay: Any, lost: Any, participants: Any,
-    seed: int,
+    arms: Any, rate: Any, lead: Any, confidence: Any, feedback: Feedback = PROMPT,
+    participants: Any = None, seed: int = 0,
 ) -> PlannedTrial:  # fmt: skip
     """Check what is known of the trial."""
     arms = check("arms", arms, Arms)
@@ -336,9 +350,14 @@ def planned_trial(
     confidence = check("confidence", confidence, AnswerConfidence)
     if participants is not None:
         participants = check("participants", participants, Limit)
-    return PlannedTrial(
-        arms, rate, lead, confidence, planned_delay(delay, lost), participants, seed
-    )
+    if feedback.settling.missing not in (None, 0, 1):
+        raise ParameterError(
+            f"missing = {feedback.settling.missing:g} is not allowed; a plan is for rewards of 0 "
+            "and 1: give one of them"
+        )
+    if feedback.arrived == 0.0:
+        raise ParameterError("no reward arrives in time; give a longer patience, or fewer lost")
+    return PlannedTrial(arms, rate, lead, confidence, feedback, participants, seed)
 
 
 def planned_delay(delay: Any, lost: Any) -> Delay | None:

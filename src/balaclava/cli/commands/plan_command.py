@@ -23,6 +23,9 @@ from balaclava.cli.terminal import print_json, print_sentences, waiting
 @option("--policy", "NAME", "Policy to plan; by default dp-top-two.")
 @option("--delay", float, "Delay of a reward, in rounds.")
 @option("--lost", float, "Share of rewards that never arrive.")
+@option("--patience", int, "Rounds after which an outcome is given up, or its window ends.")
+@option("--settle", ["arrival", "window"], "When a reward counts; window needs --patience.")
+@option("--missing", float, "Outcome, 0 or 1, that counts if none came in the window.")
 @option("--participants", int, "How many there are: how often do they suffice?")
 @option("--out", Path, "Draw participants over epsilon into this file, such as plan.png.")
 @option("--seed", int, "Seed of the simulation.", default=1)
@@ -36,6 +39,8 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
     until then. Beside dp-top-two: dp-even, a private test of fixed size; dp-imed, which plays for
     low regret; and a classic test of fixed size without privacy.
 
+    Rewards that do not arrive count for nothing, or with --settle window as --missing.
+
     \b
     Example: balaclava plan --arms 3 --rate 0.05 --difference 0.02 --out plan.png
     Example: balaclava plan --arms 4 --rate 0.6 --difference 0.1 --epsilon 1 --delay 300 --lost 0.05
@@ -45,6 +50,7 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
 
     if out is not None:
         require_writable_file(out)
+    options["settle"] = options["settle"] or "arrival"
     with waiting("simulating trials ..."):
         table = make_plan(base_rate=rate, smallest_difference=difference, **options)
     if out is not None:
