@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from balaclava.advice.log.log_reading import summarise_log
 from balaclava.cli import main
 from balaclava.errors import ParameterError
+from balaclava.reporting.assessment_input import read_assessment
 
 VIEWS = "who,page,at\n" + "".join(
     f"{who},{page},2026-01-{day:02} 12:00\n"
@@ -52,6 +53,29 @@ def test_each_outcome_counts_once(tmp_path: Path) -> None:
     assert incomplete.startswith("1 of 5 rows were left out: their window of 7d had not ended")
     assert "That is 43%: are ids written alike" in unmatched
     assert unmatched.startswith("3 outcomes of 7 have no row of the same who in the 7d")
+
+
+def test_the_page_of_a_board_reads_the_joined_log(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    people, pages = range(400), rng.choice(["x", 'a "y", b'], 400)
+    quoted = [page.replace('"', '""') for page in pages]
+    views = "".join(f'{i},"{page}",2026-01-01\n' for i, page in zip(people, quoted, strict=True))
+    paid = [i for i in people if rng.random() < (0.2 if pages[i] == "x" else 0.7)]
+    outcomes = "".join(f"{i},1,2026-01-02\n" for i in paid) + "0,0,2026-02-01\n"
+    joined(tmp_path, "who,paid,at\n" + outcomes, "who,page,at\n" + views)
+    board = tmp_path / "board.toml"
+    command = ["compare", tmp_path / "views.csv", "--arm", "page", "--reward", "paid"]
+    command += ["--outcomes", tmp_path / "outcomes.csv", "--by", "who", "--time", "at"]
+    command += ["--window", "7d", "--out", tmp_path / "page.html", "--assessment", board]
+    answer = CliRunner().invoke(main, [*map(str, command), "--repetitions", "2"])
+    assert answer.exit_code == 0, answer.output
+    assert "board-log.csv, the log with its outcomes: keep it confidential" in answer.output
+    world = read_assessment(board).environment
+    assert world is not None
+    assert world.arm_labels == ('a "y", b', "x")
+    means = [np.mean([i in set(paid) for i in people if pages[i] == arm])
+             for arm in world.arm_labels]  # fmt: skip
+    assert world.means.tolist() == pytest.approx(means)
 
 
 def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:

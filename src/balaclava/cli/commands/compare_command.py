@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 import sys
 from pathlib import Path
@@ -103,7 +104,8 @@ _log_options = combined(  # how a log is read; `explore` has the same
 @option(
     "--assessment",
     Path,
-    "Start the input of a review board's page, with the policy that fits best.",
+    "Start the input of a review board's page, with the policy that fits best; with --outcomes, "
+    "write the joined log beside it.",
     metavar="FILE.toml",
 )
 @option("--json as_json", bool, "Print everything as JSON.")
@@ -147,9 +149,10 @@ def compare(
         raise click.UsageError(
             "--assessment plays on the whole log; remove arms from it instead of --min-rows, --arms"
         )
+    source, joined = log, None
     if assessment is not None and options["outcomes"] is not None:
-        raise click.UsageError("--assessment reads one file; join outcomes into the log first")
-    for place in (out, assessment):
+        joined = assessment.with_name(f"{assessment.stem}-log.csv")
+    for place in (out, assessment, joined):
         if place is not None:
             require_writable_file(place)
     late = pop_delay(options)
@@ -165,8 +168,12 @@ def compare(
     if out is not None:
         page = write_comparison(comparison, out, command=f"balaclava {shlex.join(sys.argv[1:])}")
         click.echo(f"\nwrote {page}: open it in a browser", err=as_json)
+    if joined is not None:
+        _write_joined_log(summary, joined, arm, reward)
+        click.echo(f"wrote {joined}, the log with its outcomes: keep it confidential", err=as_json)
+        source, read_options = str(joined), type(read_options)()
     if assessment is not None:
-        _write_assessment(comparison, assessment, arm, reward, read_options)
+        _write_assessment(comparison, assessment, source, arm, reward, read_options)
         click.echo(
             f"wrote {assessment}: fill it in, then balaclava report --assessment {assessment}",
             err=as_json,
@@ -190,10 +197,30 @@ def _read_summary(
     return (summary if arms is None else summary.with_most_rows(arms)), read_options
 
 
+def _write_joined_log(summary: LogSummary, place: Path, arm: str, reward: str) -> None:
+    """Write arms and joined rewards in the order of the log, for the page that reads them again."""
+    from balaclava._core.atomic_files import atomically
+
+    with atomically(place) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow((arm, reward))
+        rewards = (repr(reward) for reward in summary.logged.rewards.tolist())
+        labels = (summary.labels[code] for code in summary.logged.arms.tolist())
+        rows.writerows(zip(labels, rewards, strict=True))
+
+
 def _write_assessment(
-    comparison: Comparison, place: Path, arm: str, reward: str, read_options: ReadOptions
+    comparison: Comparison,
+    place: Path,
+    path: str,
+    arm: str,
+    reward: str,
+    read_options: ReadOptions,
 ) -> None:
-    """Write the input of `balaclava report --assessment` with the figures of the comparison."""
+    """Write the input of `balaclava report --assessment` with the figures of the comparison.
+
+    Its page simulates from the log at `path`.
+    """
     from balaclava.advice.choose.recommend import changed_parameters
     from balaclava.errors import ParameterError
     from balaclava.logs.cells import ReadOptions
@@ -204,10 +231,10 @@ def _write_assessment(
         raise ParameterError("--assessment: no policy fits, so there is none to assess")
     if log.drifts:
         raise ParameterError("--assessment: averages drift, and the page would play without drift")
-    if not Path(log.path).exists():
+    if not Path(path).exists():
         raise ParameterError("--assessment: the page reads the log again; give a file, not a pipe")
     policy = comparison.named(comparison.best)
-    source = {"name": "empirical", "path": log.path, "arm": arm, "reward": reward}
+    source = {"name": "empirical", "path": path, "arm": arm, "reward": reward}
     default = ReadOptions()._asdict()
     settings = {n: value for n, value in read_options._asdict().items() if value != default[n]}
     participants = comparison.participants
