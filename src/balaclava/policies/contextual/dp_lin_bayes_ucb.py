@@ -254,8 +254,9 @@ class DPLinBayesUCB(PrivateSumsPolicy):
     noise of the shape of the features. With the factor L of the mean of x x' over the first
     decisions (plus ridge/batch I), a row is w = L^-1 x. Its weight is a^2 = min(1, c/norm(w)),
     c^2 = 1.5 d: then no reward moves the sum by more than c. Given theta, the sum b of a^2 r w is
-    about N(G L' theta, C), where G is the sum of a^2 w w', C = v^2 G + s^2 I, v = 1/2 and s the noise. With the prior N(0, I/lambda) the
-    posterior is normal, and the policy plays the arm with the largest
+    about N(G L' theta, C), where G is the sum of a^2 w w', C = v^2 G + s^2 I, v = 1/2 and s
+    the noise. With the prior N(0, I/lambda) the posterior is normal, and the policy plays the arm
+    with the largest
 
     .. math:: \langle \mu, x \rangle + q \sqrt{x' P^{-1} x},
 
