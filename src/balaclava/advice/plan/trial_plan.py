@@ -267,8 +267,9 @@ class PlannedTrial:
     def fixed_row(self, label: str, epsilon: float) -> PlanRow:
         """A test of fixed size that names the best arm in 90 % of the trials."""
         arrived, means = self.feedback.arrived, np.asarray(self.world.means)
-        if self.feedback.settling.settle == "window":
-            means, arrived = arrived * means + (1.0 - arrived) * self.feedback.settling.missing, 1.0
+        missing = self.feedback.settling.missing
+        if missing is not None:  # each participant has an outcome
+            means, arrived = arrived * means + (1.0 - arrived) * missing, 1.0
         test = FixedSizeTest(means, epsilon, self.confidence, self.seed)
         per_reward = self.arms / arrived
         size = test.size(POWER, MOST_PARTICIPANTS / per_reward)
