@@ -97,8 +97,9 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
 )
 @option("--log-format", click.Choice(["text", "json"]), "Format of log lines.", default="text")
 @option("--no-keys", bool, "Require no API key; on a loopback address only.", **_NOT_IN_ENVIRONMENT)
+@option("--aggregator", bool, "Add up secret shares for the deciders of others.")
 @option("--demo", bool, "Temporary database with simulated visitors.", **_NOT_IN_ENVIRONMENT)
-def serve(demo: bool, no_keys: bool, **options: Any) -> None:
+def serve(demo: bool, no_keys: bool, aggregator: bool, **options: Any) -> None:
     """Serve private decisions over HTTP, with a dashboard.
 
     Prints the address and, the first time, an admin key. Options may also be in the environment,
@@ -107,9 +108,11 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
     \b
     Example: balaclava serve
     Example: balaclava serve --database postgresql://host/balaclava --workers 4
+    Example: balaclava serve --aggregator --database aggregator.db --port 8771
     Example: balaclava serve --demo
     """
     _require_service(options["database"])
+    from balaclava.service.aggregator_app import serve_aggregator
     from balaclava.service.demo import serve_demo
     from balaclava.service.http.server import ServerSettings
     from balaclava.service.http.server import serve as serve_until_stopped
@@ -118,7 +121,8 @@ def serve(demo: bool, no_keys: bool, **options: Any) -> None:
         if demo:
             serve_demo(options["host"], options["port"], click.echo)
         else:
-            serve_until_stopped(ServerSettings(**options, keys=not no_keys), _print_address)
+            serve_role = serve_aggregator if aggregator else serve_until_stopped
+            serve_role(ServerSettings(**options, keys=not no_keys), _print_address)
     except KeyboardInterrupt:
         click.echo("balaclava: stopped", err=True)
 

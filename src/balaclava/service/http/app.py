@@ -80,7 +80,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     app.add_middleware(
         RequestMiddleware, metrics=metrics, local=not keys, root_path=service.root_path
     )
-    _add_error_handlers(app)
+    add_error_handlers(app)
     administrator = require_right(service, keys, "admin")
     administration = APIRouter(dependencies=[Depends(administrator)], tags=["admin"])
     endpoints.add_experiments(administration, service, administrator)
@@ -88,6 +88,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     reading = APIRouter(dependencies=[Depends(reader)], tags=["read"])
     endpoints.add_reading(reading, service, reader)
     endpoints.add_administration(administration, service, administrator)
+    endpoints.add_keys(administration, service, administrator)
     endpoints.add_metrics(administration, metrics)
     add_snapshot(reading, service)
     add_webhooks(administration, service, administrator)
@@ -96,11 +97,11 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     endpoints.add_health(app, service)
     endpoints.add_report_script(app)
     app.include_router(dashboard.router(service, keys=keys))
-    _complete_schema(app, keys)
+    complete_schema(app, keys)
     return app
 
 
-def _complete_schema(app: FastAPI, keys: bool) -> None:
+def complete_schema(app: FastAPI, keys: bool) -> None:
     """Complete OpenAPI: the media type of problems, and the keys of the routers that check them."""
     schema = app.openapi()
     if keys:
@@ -148,7 +149,7 @@ def _require_scope(request: Request, key: ApiKey) -> None:
         raise Problem(403, "this key is valid for other experiments only")
 
 
-def _add_error_handlers(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Problem)
     async def _problem(request: Request, problem: Problem) -> JSONResponse:
         return problem_response(problem)

@@ -231,11 +231,6 @@ def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> No
         terms = total.epsilon, total.delta, key.actor
         return service.ledger.set_population(name, *terms).document()
 
-    @router.get("/v1/ledger", **_answers(answers.LedgerOut))
-    def ledger() -> dict[str, Any]:
-        """Return all budgets and all ledger entries."""
-        return service.ledger_document()
-
     @router.get(
         "/v1/experiments/{name}/export",
         response_class=StreamingResponse,
@@ -263,6 +258,13 @@ def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> No
     ) -> dict[str, Any]:
         """Erase a person's data; says what was erased, and its limits."""
         return await service.erase(payload.person, key.actor)
+
+
+def add_keys(router: APIRouter, service: Service, key_of: KeyOf) -> None:
+    @router.get("/v1/ledger", **_answers(answers.LedgerOut))
+    def ledger() -> dict[str, Any]:
+        """Return all budgets and all ledger entries."""
+        return service.ledger_document()
 
     @router.get("/v1/audit-trail", **_answers(answers.AuditTrailOut))
     def audit_trail(

@@ -13,7 +13,6 @@ from balaclava.service.problems import Problem, problem_response
 
 LARGEST_BODY = 1_000_000  # bytes, part of the HTTP contract
 BODY_SECONDS = 30.0  # timeout of a whole body
-_TOO_LARGE = Problem(413, f"the body is too large: at most {LARGEST_BODY:,} bytes; split it")
 _TOO_SLOW = Problem(408, f"timeout: the body was not complete after {BODY_SECONDS:g} seconds")
 _NOT_LOCAL = Problem(
     403, "without keys the service accepts requests to localhost or 127.0.0.1 only"
@@ -25,6 +24,11 @@ _SECURITY_HEADERS = [
 ]
 
 
+def too_large(most: int) -> Problem:
+    """The answer to a body of more than `most` bytes."""
+    return Problem(413, f"the body is too large: at most {most:,} bytes; split it")
+
+
 class _RefusedError(Exception):
     """Stop reading the body."""
 
@@ -33,10 +37,17 @@ class RequestMiddleware:
     """ASGI middleware that limits bodies, adds headers and records metrics."""
 
     def __init__(
-        self, app: ASGIApp, *, metrics: Metrics, local: bool = False, root_path: str = ""
+        self,
+        app: ASGIApp,
+        *,
+        metrics: Metrics,
+        local: bool = False,
+        root_path: str = "",
+        largest_body: int = LARGEST_BODY,
     ) -> None:
         self._app, self._metrics, self._local = app, metrics, local
-        self._root_path = root_path
+        self._root_path, self._largest = root_path, largest_body
+        self._too_large = too_large(largest_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -46,7 +57,7 @@ class RequestMiddleware:
             scope["root_path"] = self._root_path
         began, sent, status, whole = time.perf_counter(), 0, 500, False
         deadline = asyncio.get_running_loop().time() + BODY_SECONDS
-        refusal = _TOO_LARGE if _content_length(scope) > LARGEST_BODY else None
+        refusal = self._too_large if _content_length(scope) > self._largest else None
         if "\0" in scope["path"]:
             refusal = Problem(404, "no page or endpoint at this path")
         if self._local and not all(map(is_loopback, _host_names(scope))):
@@ -62,8 +73,8 @@ class RequestMiddleware:
                 raise _RefusedError from None
             sent += len(message.get("body", b""))
             whole = whole or not message.get("more_body", False)
-            if sent > LARGEST_BODY:
-                refusal = _TOO_LARGE
+            if sent > self._largest:
+                refusal = self._too_large
                 raise _RefusedError
             return message
 

@@ -173,7 +173,11 @@ def uvicorn_config(app: Any, settings: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(app, **uvicorn_options(settings))
 
 
-def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) -> None:
+def serve(
+    settings: ServerSettings,
+    greet: Callable[[str, str | None], None],
+    make_app: Callable[..., FastAPI] = create_app,
+) -> None:
     """Serve until stopped; `greet` gets the URL, and the first admin key if it is new."""
     settings = settings.checked()
     configure_logging(settings.log_format)
@@ -183,7 +187,7 @@ def serve(settings: ServerSettings, greet: Callable[[str, str | None], None]) ->
         key = first_key(service, settings.admin_key_file) if settings.keys else None
         greet(settings.address(port), key)
         if settings.workers == 1:
-            app = create_app(service, keys=settings.keys)
+            app = make_app(service, keys=settings.keys)
             _freeze_garbage_collector()
             uvicorn.Server(uvicorn_config(app, settings)).run(sockets=[listener])
             return

@@ -3,7 +3,8 @@
 `decisions.value` holds a reward, and `decisions.metrics` readings of guardrails, only where batches
 settle by windows: from its arrival to the end of its window, or for a named person until its batch
 is released. `experiments.policy_state` holds
-the policy's sums. Persons and request ids are stored as keyed digests only.
+the policy's sums. `shares.share` is a uniform random number to anyone without the other share.
+Persons and request ids are stored as keyed digests only.
 """
 
 import sqlalchemy as sa
@@ -15,8 +16,11 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite increments
 WAS_ERASED = "erased"  # in `decisions.kind`: the participant's data were erased
 
 # States of a decision
-OPEN, REWARDED, DEFAULTED, GIVEN_UP, NOT_LEARNED = range(5)
-STATES = ("open", "rewarded", "defaulted", "given up", "not learned from")
+OPEN, REWARDED, DEFAULTED, GIVEN_UP, NOT_LEARNED, AWAITED = range(6)
+STATES = (
+    *("open", "rewarded", "defaulted", "given up", "not learned from"),
+    "awaits the release of its batch",  # by the aggregators of secret shares
+)
 
 
 def decision_state(kind: str | None, state: int) -> str:
@@ -105,6 +109,15 @@ sa.Index(
     sqlite_where=decisions.c.state == OPEN,
     postgresql_where=decisions.c.state == OPEN,
 )
+_awaited = decisions.c.state == AWAITED
+sa.Index(
+    "decisions_awaited",
+    decisions.c.experiment,
+    decisions.c.arm,
+    decisions.c.phase,
+    sqlite_where=_awaited,
+    postgresql_where=_awaited,
+)
 sa.Index(
     "decisions_of_request",
     decisions.c.request,
@@ -191,6 +204,40 @@ deliveries = sa.Table(  # events that webhooks were or will be told
     sa.Column("due", sa.Float),  # None once it was delivered or given up
     sa.UniqueConstraint("webhook", "event"),
 )
+
+tasks = sa.Table(  # of an aggregator: what it knows of an experiment
+    "tasks",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("uid", sa.String(64), nullable=False, unique=True),
+    sa.Column("document", sa.Text, nullable=False),
+    sa.Column("ended", sa.SmallInteger, nullable=False),  # 1: after a restore, nothing is released
+)
+
+share_batches = sa.Table(  # a batch whose set of decisions is fixed
+    "share_batches",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("task", sa.BigInteger, sa.ForeignKey("tasks.id"), nullable=False),
+    sa.Column("label", sa.String(64), nullable=False),
+    sa.Column("proposed", sa.String(64), nullable=False),  # digest of the ids
+    sa.Column("missing", sa.Text, nullable=False),  # JSON: proposed ids without a share
+    sa.Column("agreed", sa.String(64)),  # digest of the ids in the release; NULL before it
+    sa.Column("size", sa.Integer),  # of that set
+    sa.Column("noisy_sum", sa.String(32)),  # modulo a power of two, hexadecimal
+    sa.UniqueConstraint("task", "label"),
+)
+
+shares = sa.Table(
+    "shares",
+    metadata,
+    sa.Column("task", sa.BigInteger, sa.ForeignKey("tasks.id"), primary_key=True),
+    sa.Column("decision", sa.String(22), primary_key=True),
+    sa.Column("share", sa.String(32)),  # hexadecimal; NULL: none came in time, or it is released
+    sa.Column("batch", sa.BigInteger),  # that contains the decision, for good; NULL: none yet
+)
+_summable = sa.and_(shares.c.batch.is_not(None), shares.c.share.is_not(None))
+sa.Index("shares_of_batch", shares.c.batch, sqlite_where=_summable, postgresql_where=_summable)
 
 ended_sessions = sa.Table(  # of the dashboard, by logging out, until they expire
     "ended_sessions",

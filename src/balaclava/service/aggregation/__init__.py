@@ -1,0 +1,1 @@
+"""Two servers add up secret shares: the aggregators, and what the decider asks them."""

@@ -1,0 +1,56 @@
+"""What devices, the decider and the two aggregators of an experiment say to each other.
+
+A task is what an aggregator knows of an experiment; its id is the experiment's uid. The decider
+relays between the aggregators, which need no connection to each other. They share a key that the
+decider does not have, with which they sign which shares they lack.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from balaclava.privacy.secret_shares import GRID_STEPS, check_share, modulus_bits
+
+# Decisions of a batch: 25 MB of ids. The decider gives up those beyond it.
+MOST_IN_BATCH = 1_000_000
+# Chance that a release wraps and is a random number. It costs no privacy.
+_WRAP_CHANCE = 2.0**-40
+_BITS_PER_DIGIT = 4  # shares are hexadecimal, with leading zeros: all have the same size
+
+
+def task_bits(epsilon: float) -> int:
+    """Bits of a share, for batches of MOST_IN_BATCH rewards."""
+    return modulus_bits(MOST_IN_BATCH, GRID_STEPS, epsilon, _WRAP_CHANCE)
+
+
+def share_digits(bits: int) -> int:
+    """Hexadecimal digits of a share."""
+    return -(-bits // _BITS_PER_DIGIT)
+
+
+def share_text(share: int, bits: int) -> str:
+    """A share as text of a size that depends on `bits` alone."""
+    return f"{check_share(share, bits):0{share_digits(bits)}x}"
+
+
+def read_share(text: str, bits: int) -> int:
+    """A share from its text. Raises `ParameterError` if it is out of range."""
+    return check_share(int(text, 16), bits)
+
+
+def ticket(key: str, decision_id: str) -> str:
+    """What shows an aggregator that the decider made a decision; others cannot fill its disk."""
+    return hmac.digest(key.encode(), decision_id.encode(), "sha256").hex()[:32]
+
+
+def ids_digest(ids: Iterable[str]) -> str:
+    """The digest of a set of decision ids."""
+    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+
+
+def statement(
+    key: str, task: str, side: int, label: str, proposed: Iterable[str], missing: Iterable[str]
+) -> str:
+    """An aggregator's word, for the other one, on which proposed decisions it has no share of."""
+    parts = (task, str(side), label, ids_digest(proposed), ids_digest(missing))
+    return hmac.digest(key.encode(), "\n".join(parts).encode(), "sha256").hex()
