@@ -44,8 +44,8 @@ def ids() -> list[str]:
 
 def forged(side: int, label: str, ids: list[str], missing: list[str]) -> dict[str, Any]:
     """What a dishonest aggregator `side` states, with the key that it has."""
-    said = messages.statement(PEER_KEY, TASK, side, label, ids, missing)
-    return {"missing": missing, "statement": said}
+    word = messages.statement(PEER_KEY, TASK, side, label, ids, missing)
+    return {"missing": missing, "statement": word}
 
 
 def test_a_batch_is_summed_over_the_decisions_of_both(pair: Pair, ids: list[str]) -> None:

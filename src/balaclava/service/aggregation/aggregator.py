@@ -177,10 +177,10 @@ class FixBatch(WriteJob):
             raise _ended()
         else:
             missing = self._claim(work, task, proposed)
-        said = messages.statement(
+        word = messages.statement(
             content.peer_key, self.uid, content.side, self.label, self.ids, missing
         )
-        return {"missing": missing, "statement": said}
+        return {"missing": missing, "statement": word}
 
     def _claim(self, work: UnitOfWork, task: int, proposed: str) -> list[str]:
         """Let the decisions belong to this batch, unless they belong to one; those missing."""
