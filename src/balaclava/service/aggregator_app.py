@@ -192,7 +192,7 @@ def _add_shares(router: APIRouter, service: Service, tasks: TaskReader) -> None:
 def _add_batches(router: APIRouter, service: Service, tasks: TaskReader) -> None:
     @router.put("/v1/tasks/{uid}/batches/{label}", **_documented(BatchIn, FixedBatchOut))
     async def fix_batch(uid: Uid, label: Label, request: Request) -> JSONResponse:
-        """Fix the set of a batch for good: the decisions of which there is a share."""
+        """Fix the set of a batch for good: the decisions that have a share."""
         await tasks.find_for_decider(uid, request)
         payload = await _read(request, BatchIn, _LARGEST_BATCH)
         return JSONResponse(await service.await_job(aggregator.FixBatch(uid, label, payload.ids)))

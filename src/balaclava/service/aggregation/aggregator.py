@@ -1,16 +1,16 @@
 """One of two aggregators: it adds up shares of rewards that it cannot read, and adds noise.
 
-The contract of an honest aggregator. It protects every reward by epsilon, whatever the other
-aggregator, the decider and the devices of others do:
+The contract of an honest aggregator. It protects every reward by epsilon, even if the other
+aggregator, the decider and all other devices work against it:
 
-1. Of a decision it takes the first share. Whatever is sent later gets the same answer: an answer
-   that depended on the stored share would let the other aggregator, which knows its own share, test
+1. Of a decision it takes the first share. Any later one gets the same answer: an answer that
+   depended on the stored share would let the other aggregator, which knows its own share, test
    a guess of the reward.
 2. A decision belongs to at most one batch, for good, from the moment that the batch's set is fixed.
    A share that comes later is refused. In the set of another batch the decision counts as missing.
 3. A batch has one set. Another set for the same label is refused, before and after the release.
-4. The other aggregator's set is compared before noise is drawn. Both add up the decisions of which
-   both have a share.
+4. The other aggregator's set is compared before noise is drawn. Both add up the decisions whose
+   shares both have.
 5. The sum of a batch is released once, with the full discrete Laplace noise for epsilon. The commit
    that stores the release also deletes the batch's shares, and comes before the answer. Repetitions
    get the stored release. A crash before the commit loses a draw that nobody saw.
@@ -158,7 +158,7 @@ class RecordShare(WriteJob):
 
 @dataclass
 class FixBatch(WriteJob):
-    """Fix the set of a batch: the proposed decisions of which there is a share."""
+    """Fix the set of a batch: the proposed decisions that have a share."""
 
     uid: str
     label: str
