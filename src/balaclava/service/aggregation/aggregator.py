@@ -13,7 +13,7 @@ aggregator, the decider and all other devices work against it:
    shares both have.
 5. The sum of a batch is released once, with the full discrete Laplace noise for epsilon. The commit
    that stores the release also deletes the batch's shares, and comes before the answer. Repetitions
-   get the stored release. A crash before the commit loses a draw that nobody saw.
+   get the stored release. A crash before the commit loses a draw that was never seen.
 6. A database that was restored from a backup is noticed by its ledger. It may have forgotten
    releases: with `--restored` its tasks end, and nothing of them is released again.
 
