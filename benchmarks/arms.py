@@ -26,7 +26,17 @@ from balaclava.auditing.state_copies import arrays_of
 
 LIVE, DECISIONS, STAY = 200, 1_000_000, 500
 WARM_UP, STEPS = 12_000, 30_000
-ADDED_TO = ("dp-imed", "dp-klucb", "adap-klucb", "lazy-dp-ts", "dp-ucb", "ldp-ucb-bernoulli")
+# All policies for rewards in [0, 1] that take arms again, with what they need beyond epsilon.
+NEEDED: dict[str, dict[str, float]] = {
+    "dp-ucb-int": {"delta": 1e-6},
+    "private-ucb": {"horizon": 20_000},
+}
+NEEDED |= dict.fromkeys(
+    ("dp-imed", "dp-klucb", "adap-ucb", "adap-klucb", "lazy-dp-ts", "lazy-dp-ucb", "dp-top-two")
+    + ("dp-ucb", "dp-ucb-bound", "ldp-ucb-bernoulli", "ldp-ucb-laplace", "ldp-top-two"),
+    {},
+)
+NOT_PRIVATE = ("ucb1", "kl-ucb", "imed", "thompson-beta", "thompson-gauss")
 MEANS = {"a": 0.55, "b": 0.60, "c": 0.65}
 HALF = 10_000
 
@@ -95,12 +105,13 @@ def step() -> None:
         print(f"{'with' if comes else 'without'} changes: {each:.1f} us a decision")
 
 
-def added(runs: int) -> None:
+def added(runs: int, names: list[str]) -> None:
     """Regret of the last 10,000 rounds: with the arm added, and of a fresh run of them."""
     print("| policy | the added arm | added half way | fresh run | ratio of the means |")
     print("|---|---|---|---|---|")
-    for name in ADDED_TO:
-        policy = bl.policy(name, arms=4, epsilon=1.0)
+    for name in names or [*NEEDED, *NOT_PRIVATE]:
+        more = {} if name in NOT_PRIVATE else {"epsilon": 1.0, **NEEDED[name]}
+        policy = bl.policy(name, arms=4, **more)
         for mean in (0.50, 0.60, 0.70, 0.75, 0.85):
             shop = bl.environment("bernoulli", means=[*MEANS.values(), mean])
             offers = [(1, [0, 1, 2]), (HALF + 1, [0, 1, 2, 3])]
@@ -109,8 +120,15 @@ def added(runs: int) -> None:
             late = bl.simulate(policy, world, horizon=2 * HALF, checkpoints=[HALF, 2 * HALF], **how)
             fresh = bl.simulate(policy, shop, horizon=HALF, checkpoints=1, **how)
             regrets = late.regret(name)[:, 1] - late.regret(name)[:, 0], fresh.final_regret(name)
-            ratio = regrets[0].mean() / regrets[1].mean()
-            print(f"| {name} | {mean} | {cell(regrets[0])} | {cell(regrets[1])} | {ratio:.2f} |")
+            cells = " | ".join([*map(cell, regrets), ratio(*regrets)])
+            print(f"| {name} | {mean} | {cells} |", flush=True)
+
+
+def ratio(late: Any, fresh: Any) -> str:
+    """The ratio of two means with its 95 % interval; runs are paired by their rewards."""
+    value = late.mean() / fresh.mean()
+    error = 1.96 * np.std(late - value * fresh) / (fresh.mean() * np.sqrt(len(late)))
+    return f"{value:.2f} ± {error:.2f}"
 
 
 def cell(values: Any) -> str:
@@ -141,14 +159,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--table", choices=("year", "step", "added", "prior"), required=True)
     parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--policies", nargs="*", default=[])
     parser.add_argument("--decisions", type=int, default=DECISIONS)
     chosen = parser.parse_args()
     if chosen.table == "year":
         year(chosen.decisions)
     elif chosen.table == "step":
         step()
+    elif chosen.table == "added":
+        added(chosen.runs, chosen.policies)
     else:
-        {"added": added, "prior": prior}[chosen.table](chosen.runs)
+        prior(chosen.runs)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from balaclava.service.http.server import JsonLines
 from balaclava.service.service import Service
-from tests.service.http.test_app import client_of, create
+from tests.service.http.test_app import client_of, create, decide, reward
 
 NOT_BASE = re.compile(r"milli|micro|nano|minutes|hours|days|kilo|mega|percent")
 
@@ -55,3 +55,32 @@ def test_metrics_are_named_as_prometheus_asks(open_service: Callable[..., Servic
             assert all(re.fullmatch("[a-z]+", label) for label in sample.labels)
             # Paths contain decision ids: only the names of routes are labels.
             assert "{" in sample.labels.get("route", "{") or sample.labels["route"].count("/") < 4
+
+
+def test_drift_alarms_count_changed_arms_and_restarts(open_service: Callable[..., Service]) -> None:
+    """All arms pay 1, then 0: noise and chance explain that with probability below 1e-9."""
+    client = client_of(open_service())
+
+    def drift() -> dict[tuple[str, str], float]:
+        families = text_string_to_metric_families(client.get("/metrics").text)
+        samples = [s for family in families for s in family.samples if "experiment" in s.labels]
+        return {(s.name, s.labels["experiment"]): s.value for s in samples}
+
+    for name, memory in (("whole", None), ("detects", "detect")):
+        own = {"epsilon": 20.0, "first_batch": 4, "memory": memory}
+        create(client, name=name, parameters=own, arms=["a", "b"], settle="arrival")
+    create(client, name="other", policy="dp-se", parameters={"epsilon": 1.0, "horizon": 99})
+    for value in (1.0, 0.0):
+        for name in ("whole", "detects"):
+            for each in decide(client, name, count=150):
+                assert reward(client, each, value).status_code == 200
+        if value:
+            assert drift() == {
+                ("balaclava_changed_arms", "whole"): 0,
+                ("balaclava_restarts", "detects"): 0,
+            }
+    after = drift()
+    assert after["balaclava_changed_arms", "whole"] >= 1
+    assert after["balaclava_restarts", "detects"] >= 1
+    client.post("/v1/experiments/whole/finish")
+    assert ("balaclava_changed_arms", "whole") not in drift()

@@ -123,10 +123,14 @@ class LDPWindowKLUCB(LocalBoundedPolicy):
 
     .. math:: \max\{q : n_a\, \mathrm{kl}(m_a, q) \le \log \min(t, W) + c \log \log \min(t, W)\},
 
-    m_a the mean of its n_a reports of decisions in the last W rounds. That is Gajane's index: its
-    inverse of the flips' law is the same increasing map for all arms, so it changes no choice. A
-    larger W costs less while means stay, and longer after a change. Each arm is played at least
-    once in about W rounds; the paper's bound is for W of the order of sqrt(T log T / changes).
+    m_a the mean of its n_a reports of decisions in the last W rounds. A larger W costs less while
+    means stay, and longer after a change. Each arm is played at least once in about W rounds.
+
+    The idea is that of SW-KLUCB-CF (Gajane 2023): KL-UCB on a sliding window of randomised
+    responses, with the responses' law inverted. Here all arms have the same increasing law, so its
+    inverse changes no choice. The index, the order of arms without a report, and that late reports
+    count if their decision is in the window, are ours; they were not compared with the paper's
+    text, and its bound is not claimed. `regret_bound` is None.
 
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of

@@ -1,4 +1,4 @@
-"""Request counts and latencies for Prometheus, for admins only.
+"""Request counts, latencies and drift alarms for Prometheus, for admins only.
 
 No metric contains a reward's value. But counts of requests follow rewards if not all are reported:
 where only purchases are, counting reports counts purchases.
@@ -7,15 +7,22 @@ where only purchases are, counting reports counts purchases.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+from sqlalchemy.exc import SQLAlchemyError
 
 import balaclava
+from balaclava.service.documents import drift_document
+from balaclava.service.engine.served_experiment import FINISHED
+from balaclava.service.problems import Problem
 
 if TYPE_CHECKING:
     from balaclava.service.service import Service
@@ -26,6 +33,37 @@ _KNOWN_METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # where workers keep metrics; read by the library
+
+
+class DriftCollector(Collector):
+    """Drift alarms of the experiments that are not finished, from released values only.
+
+    Read from the database at each scrape, so any worker answers for all. Without the database they
+    are left out.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        label = ["experiment"]
+        changed = GaugeMetricFamily(
+            "balaclava_changed_arms", "Arms whose released means changed.", labels=label
+        )
+        restarts = GaugeMetricFamily(
+            "balaclava_restarts", "Times that the policy started again after a change.", labels=label
+        )
+        try:
+            running = [e for e in self._service.all_committed() if e.state != FINISHED]
+        except (Problem, SQLAlchemyError):
+            return
+        for experiment in running:
+            drift, name = drift_document(experiment), [experiment.definition.name]
+            if drift["changed"] is not None:
+                changed.add_metric(name, len(drift["changed"]))
+            if drift["restarts"] is not None:
+                restarts.add_metric(name, drift["restarts"])
+        yield from (changed, restarts)
 
 
 class Metrics:
@@ -51,6 +89,8 @@ class Metrics:
             registry=self._registry,
         )
         self._labelled = cache(self._children)
+        self._drift = DriftCollector(service)
+        self._registry.register(self._drift)
         self._writer = service.writer
         self._waiting = Gauge(
             "balaclava_waiting",
@@ -95,6 +135,7 @@ class Metrics:
         _forget_dead_workers(self._folder)
         together = CollectorRegistry()
         MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        together.register(self._drift)
         return generate_latest(together)
 
 
