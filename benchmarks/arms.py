@@ -26,16 +26,13 @@ from balaclava.auditing.state_copies import arrays_of
 
 LIVE, DECISIONS, STAY = 200, 1_000_000, 500
 WARM_UP, STEPS = 12_000, 30_000
-# All policies for rewards in [0, 1] that take arms again, with what they need beyond epsilon.
-NEEDED: dict[str, dict[str, float]] = {
-    "dp-ucb-int": {"delta": 1e-6},
-    "private-ucb": {"horizon": 20_000},
-}
-NEEDED |= dict.fromkeys(
-    ("dp-imed", "dp-klucb", "adap-ucb", "adap-klucb", "lazy-dp-ts", "lazy-dp-ucb", "dp-top-two")
-    + ("dp-ucb", "dp-ucb-bound", "ldp-ucb-bernoulli", "ldp-ucb-laplace", "ldp-top-two"),
-    {},
+# All private policies for rewards in [0, 1] that take arms again.
+PRIVATE = (
+    *("dp-imed", "dp-klucb", "adap-ucb", "adap-klucb", "lazy-dp-ts", "lazy-dp-ucb", "dp-top-two"),
+    *("dp-ucb", "dp-ucb-bound", "dp-ucb-int", "private-ucb"),
+    *("ldp-ucb-bernoulli", "ldp-ucb-laplace", "ldp-top-two"),
 )
+NEEDED = {"dp-ucb-int": {"delta": 1e-6}, "private-ucb": {"horizon": 20_000}}
 NOT_PRIVATE = ("ucb1", "kl-ucb", "imed", "thompson-beta", "thompson-gauss")
 MEANS = {"a": 0.55, "b": 0.60, "c": 0.65}
 HALF = 10_000
@@ -109,8 +106,9 @@ def added(runs: int, names: list[str]) -> None:
     """Regret of the last 10,000 rounds: with the arm added, and of a fresh run of them."""
     print("| policy | the added arm | added half way | fresh run | ratio of the means |")
     print("|---|---|---|---|---|")
-    for name in names or [*NEEDED, *NOT_PRIVATE]:
-        more = {} if name in NOT_PRIVATE else {"epsilon": 1.0, **NEEDED[name]}
+    for name in names or [*PRIVATE, *NOT_PRIVATE]:
+        more: dict[str, Any] = {} if name in NOT_PRIVATE else {"epsilon": 1.0}
+        more |= NEEDED.get(name, {})
         policy = bl.policy(name, arms=4, **more)
         for mean in (0.50, 0.60, 0.70, 0.75, 0.85):
             shop = bl.environment("bernoulli", means=[*MEANS.values(), mean])

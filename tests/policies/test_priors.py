@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.policies.priors import PriorMean
 
 MEANS = {"a": 0.2, "b": 0.5, "d": 0.9}
 PRIOR = {label: (mean, 300) for label, mean in MEANS.items()}
@@ -128,3 +129,113 @@ def test_policies_with_fixed_arms_and_without_a_range_refuse():
         bl.policy("dp-se", arms=["a", "b"], epsilon=1.0, horizon=100).agent(prior=PRIOR)
     with pytest.raises(bl.errors.ParameterError, match="has no range"):
         bl.policy("ucb1", arms=["a", "b"]).agent(prior={"a": (0.1, 5), "b": (0.2, 5)})
+
+
+def with_means(prior, name="dp-imed", **more):
+    policy = bl.policy(name, arms=["a", "b", "d"], **{"epsilon": 5.0, **more})
+    return policy.agent(seed=1, prior=prior, same_means=True)
+
+
+def test_a_prior_of_the_same_means_counts_as_releases_that_came_first():
+    """Two runs have the sums, the draws and the intervals of one run of both."""
+    first = agent_of(None)
+    play(first, 400)
+    prior = first.estimates()
+    agent = with_means(prior)
+    assert [e.interval for e in agent.estimates()] == pytest.approx([e.interval for e in prior])
+    play(agent, 600, seed=3)
+    own, both = agent_of(None), agent.estimates()
+    own._runner.state, own._decisions = agent._runner.state, agent._decisions
+    for before, alone, together in zip(prior, own.estimates(), both, strict=True):
+        n, m = before.rewards, alone.rewards
+        assert together.rewards == n + m
+        total = n * (before.mean or 0.0) + m * (alone.mean or 0.0)
+        assert together.mean == pytest.approx(total / (n + m))
+    draws = [each.draws for each in both.releases.arms]
+    assert draws == [
+        x.draws + y.draws
+        for x, y in zip(prior.releases.arms, own.estimates().releases.arms, strict=True)
+    ]
+    assert "no reward is in both" in both.condition
+    assert "no reward is in both" in agent.may_stop().sentence
+    own_noise = bl.policy("dp-imed", arms=["a", "b"], epsilon=5.0)
+    guarantee = own_noise.agent(prior={"a": (0.1, 9), "b": (0.2, 9)}, same_means=True).guarantee
+    assert "sum of the two" in guarantee.assumptions[-1]
+
+
+def test_a_winner_counts_a_prior_and_saves_keep_it():
+    known = {"a": (0.2, 400), "b": (0.5, 400), "d": (0.9, 400)}
+    agent = with_means(known)
+    assert agent.winner() == 2
+    assert agent.may_stop().reason == "winner"
+    saved = json.loads(json.dumps(agent.save()))
+    restored = bl.restore(saved)
+    assert restored.winner() == 2
+    assert str(restored.estimates()) == str(agent.estimates())
+    assert restored.estimates().condition == agent.estimates().condition
+    assert agent_of(known).winner() is None
+
+
+def test_forecasts_grow_the_rewards_of_this_run_alone():
+    known = {"a": (0.50, 100), "b": (0.52, 100), "d": (0.54, 100)}
+    agent = bl.policy("dp-imed", arms=["a", "b", "d"], epsilon=5.0, explore=1.0).agent(
+        seed=1, prior=known, same_means=True
+    )
+    assert agent.may_stop(horizon=10_000).reason is None  # no release of this run yet
+    play(agent, 90, {"a": 0.2, "b": 0.5, "d": 0.9})
+    reading = agent._reading(0.95)
+    grown = reading._grown(0, reading.released_means[0], 2.0)
+    own = reading._own[0].rewards
+    assert grown.rewards == 100 + 2 * own
+
+
+def coverage(runs, prior_rewards, rewards, epsilon=1.0):
+    """Share of runs in which an interval ever misses its mean, prior and run together."""
+    rng, missed = np.random.default_rng(5), 0
+    for seed in range(runs):
+        hits = {label: rng.binomial(prior_rewards, mean) for label, mean in MEANS.items()}
+        prior = {label: (count / prior_rewards, prior_rewards) for label, count in hits.items()}
+        policy = bl.policy("dp-imed", arms=list(MEANS), epsilon=epsilon, explore=1.0)
+        agent = policy.agent(seed=seed, prior=prior, same_means=True)
+        for _ in range(4):
+            play(agent, rewards // 4, seed=seed + 1_000)
+            estimates = agent.estimates(0.8)
+            if any(not e.interval[0] <= MEANS[e.label] <= e.interval[1] for e in estimates):
+                missed += 1
+                break
+    return missed / runs
+
+
+@pytest.mark.statistical
+def test_intervals_that_count_a_prior_hold():
+    """At 80 % confidence at most 20 % of runs miss; of 60, 24 have probability below 1e-3."""
+    assert coverage(60, 50, 120) <= 23 / 60
+
+
+@pytest.mark.parametrize(
+    ("prior", "more", "why"),
+    [
+        (PRIOR, {"memory": "detect"}, "estimates of dp-imed cannot count"),
+        (PRIOR, {"noise": "gaussian", "delta": 1e-6}, "cannot count a prior"),
+        (PRIOR, {"name": "dp-top-two"}, "estimates of dp-top-two cannot count"),
+        (PRIOR, {"name": "dp-ucb"}, "estimates of dp-ucb cannot count"),
+        ([PriorMean("a", 0.2, 0.1, 9), PriorMean("b", 0.3, 0.1, 9)], {}, "draws of noise"),
+    ],
+)
+def test_priors_that_cannot_be_counted_are_refused(prior, more, why):
+    with pytest.raises(bl.errors.ParameterError, match=why):
+        with_means(prior, **more)
+
+
+def test_another_range_or_more_noise_is_refused():
+    first = bl.policy("dp-imed", arms=["a", "b", "d"], epsilon=1.0).agent(seed=1)
+    play(first, 400)
+    with pytest.raises(bl.errors.ParameterError, match="noise of the prior is larger"):
+        with_means(first.estimates())
+    wide = bl.policy("dp-imed", arms=["a", "b", "d"], epsilon=5.0, reward_range=(0.0, 2.0))
+    second = wide.agent(seed=1)
+    play(second, 400)
+    with pytest.raises(bl.errors.ParameterError, match=r"rewards in \[0, 2\]"):
+        with_means(second.estimates())
+    with pytest.raises(bl.errors.ParameterError, match="needs a prior"):
+        with_means(None)

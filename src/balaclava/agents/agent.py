@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from balaclava import errors
-from balaclava._core.declared import brief
+from balaclava._core.declared import brief, check
 from balaclava.agents.decision_order import DecisionOrder
 from balaclava.agents.decisions import Decision, DecisionBook, OpenDecision, Status
 from balaclava.agents.delivery import ArrivalDelivery, WindowDelivery
@@ -51,8 +51,10 @@ class Agent:
         prior: What is known of the arms' means: `other.estimates()`, the results of the service, a
             log that `bl.release_log` released, or {label: (mean, rewards)}. Arms that it makes
             unlikely to be the best start later, by at most as many decisions as there are rewards
-            behind its best mean, and at once if releases contradict it. It costs no epsilon here,
-            and `estimates`, `winner` and `may_stop` never count it.
+            behind its best mean, and at once if releases contradict it. It costs no epsilon here.
+        same_means: Whether each arm's mean is known to be that of the prior, from other rewards.
+            Then `estimates`, `winner` and `may_stop` count the prior, and say so; else they never
+            do. If a mean differs, their claims are wrong.
 
     Raises:
         ParameterError: If an argument is not allowed, or does not fit the others.
@@ -83,6 +85,7 @@ class Agent:
         missing: float | None = None,
         shares: Mapping[int | str, float] | None = None,
         prior: Any = None,
+        same_means: bool = False,
     ) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise errors.ParameterError(
@@ -111,8 +114,13 @@ class Agent:
         self._lock = threading.Lock()
         if shares:
             self._runner.set_shares(shares)
+        same_means = check("same_means", same_means, bool)
         if prior is not None:
-            self._runner.set_prior(prior)
+            self._runner.set_prior(prior, same_means)
+        elif same_means:
+            raise errors.ParameterError(
+                "same_means = True needs a prior; give one, or leave it out"
+            )
 
     def _make_delivery(self, settling: Settling) -> ArrivalDelivery | WindowDelivery:
         patience, settle, missing = settling

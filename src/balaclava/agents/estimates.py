@@ -14,6 +14,7 @@ from balaclava.agents.roster import ArmRoster
 from balaclava.errors import UnknownNameError, nearest
 from balaclava.policies.base import BEST_ARM, Policy
 from balaclava.policies.intervals import NO_WINNER, limits_within_radius, winner_kernel
+from balaclava.policies.priors import ReleasedSum, Releases, noise_scale
 
 Confidence = Annotated[
     float, Range(0, 1, "chance that all intervals hold", open_low=True, open_high=True)
@@ -80,6 +81,9 @@ class Estimates(ResultTable[MeanEstimate]):
     still overlap (`theory.confidence_sequences`). The winner is the best of the arms `compared`,
     those that were not retired, after `made` decisions.
 
+    `releases` has the same means with their draws of noise, for a run that counts them as a prior
+    (`same_means`). None if they cannot be counted so.
+
     `answer` names the arms that the policy was asked for: the winner, or the set of another goal of
     dp-top-two. None if it is not yet known; wrong with the same probability.
 
@@ -99,6 +103,7 @@ class Estimates(ResultTable[MeanEstimate]):
         recommended: int | None = None,
         answer: Answer | None = None,
         arms_changed: bool = False,
+        releases: Releases | None = None,
     ) -> None:
         super().__init__(entries)
         self.compared = tuple(entry.label for entry in entries if not entry.retired)
@@ -109,6 +114,7 @@ class Estimates(ResultTable[MeanEstimate]):
         self.condition = condition
         self.recommended = recommended
         self.answer = answer
+        self.releases = releases
 
     def row_cells(self, row: MeanEstimate) -> tuple[str, ...]:
         numbers = map(mean_reward, (row.mean, *row.interval))
@@ -208,7 +214,30 @@ class EstimateReader:
             released = [tally(params, order, arm) for arm in range(policy.arms)]
         else:
             released = self._roster.released(lambda slot: read(params, state, slot))
-        self.released_means = [ReleasedMean(*each) for each in released]
+        self._own = [ReleasedMean(*each) for each in released]
+        counted = self._roster.counted
+        self.released_means = [
+            pooled(each, ReleasedMean(*counted[arm])) if arm in counted else each
+            for arm, each in enumerate(self._own)
+        ]
+
+    def all_released(self) -> bool:
+        """Whether each arm that was not retired has a release of this run."""
+        return all(self._own[arm].rewards for arm in self._compared)
+
+    def _releases(self) -> Releases | None:
+        """The means as another run can count them."""
+        policy, labels = self._policy, self._policy.arm_label
+        scale = noise_scale(policy, self._params)
+        if scale is None:
+            return None
+        low, high = policy.accepts
+        arms = tuple(
+            ReleasedSum(labels(arm), int(each.rewards), float(each.mean), int(each.noise))
+            for arm in self._compared
+            if (each := self.released_means[arm]).rewards
+        )
+        return Releases((float(low), float(high)), scale, arms, self._condition)
 
     def estimates(self) -> Estimates:
         policy = self._policy
@@ -229,7 +258,7 @@ class EstimateReader:
         winner = self.winner()
         return Estimates(
             entries, self.confidence, winner, self._condition, self._recommended,
-            self._answer(winner), self._roster.changed,
+            self._answer(winner), self._roster.changed, self._releases(),
         )  # fmt: skip
 
     def _answer(self, winner: int | None) -> Answer | None:
@@ -312,7 +341,8 @@ class EstimateReader:
 
     def _would_name(self, means: Sequence[ReleasedMean], growth: float) -> bool:
         """Whether there would be a winner with `growth` times the rewards."""
-        return self._best([self._grown(released, growth) for released in means]) is not None
+        grown = [self._grown(arm, released, growth) for arm, released in enumerate(means)]
+        return self._best(grown) is not None
 
     def _best(self, means: Sequence[ReleasedMean]) -> int | None:
         """The arm that beats all others; once arms came or left, each pair at its own level."""
@@ -336,13 +366,14 @@ class EstimateReader:
         best = name_best(self._params, np.array(means, float)[arms], joint, failure)
         return None if best == NO_WINNER else arms[int(best)]
 
-    def _grown(self, released: ReleasedMean, growth: float) -> ReleasedMean:
-        """The released mean with `growth` times the rewards.
+    def _grown(self, arm: int, released: ReleasedMean, growth: float) -> ReleasedMean:
+        """The released mean with `growth` times the rewards; those of a prior stay.
 
         Reports have one draw of noise each; sums have one more each time their rewards double.
         Radii fall as those of heavy tails do, by n^-(1 - 1/p), and at most by a root.
         """
-        rewards, mean, noise = released
+        more, _, draws = self._roster.counted.get(arm, (0, 0.0, 0))
+        rewards, mean, noise = released.rewards - more, released.mean, released.noise - draws
         if self._policy.rewards == "bounded":  # noise may have moved it out of [0, 1]
             mean = min(max(mean, 0.0), 1.0)
         if self._estimation.limits is limits_within_radius:
@@ -352,4 +383,11 @@ class EstimateReader:
             noise *= growth
         elif noise > 0:
             noise += math.log2(growth)
-        return ReleasedMean(int(rewards * growth), mean, noise)
+        return ReleasedMean(int(rewards * growth) + more, mean, noise + draws)
+
+
+def pooled(own: ReleasedMean, prior: ReleasedMean) -> ReleasedMean:
+    """Releases of this run after those of a prior, which came first."""
+    rewards = own.rewards + prior.rewards
+    total = own.rewards * own.mean + prior.rewards * prior.mean
+    return ReleasedMean(rewards, total / rewards, own.noise + prior.noise)

@@ -21,7 +21,7 @@ from balaclava.frames import arm_slots
 from balaclava.frames.pools import closing_decision
 from balaclava.policies.base import ArmRelease, NamedArms, Policy
 from balaclava.policies.local_policies import LocalPolicy
-from balaclava.policies.priors import PRIOR_FAILURE, rests_by
+from balaclava.policies.priors import PRIOR_FAILURE, counted_releases, rests_by
 from balaclava.privacy.device_report import checked_number
 from balaclava.privacy.guarantee import Guarantee
 
@@ -40,6 +40,8 @@ PRIOR_IS_PUBLIC = (
     "the prior is public, or was released by an experiment whose guarantee covers its own "
     "participants; those who are in both have the sum of the two"
 )
+# Condition of estimates that count a prior.
+SAME_MEANS = "each arm's mean is that of the prior, and no reward is in both"
 REWARD, REPORT = "reward", "report"
 KERNEL_FAILURES = (ArithmeticError, IndexError, ValueError)  # of kernels on an invalid state
 
@@ -114,14 +116,23 @@ class PolicyRunner:
             self._doubt_prior(self.roster)
         return self.open_roster().offered_slots(available, round)
 
-    def set_prior(self, prior: Any) -> None:
-        """Let arms rest that a prior makes unlikely to be the best."""
+    def set_prior(self, prior: Any, same_means: bool = False) -> None:
+        """Let arms rest that a prior makes unlikely to be the best.
+
+        With `same_means` estimates count its releases, too.
+        """
         if self.policy.fixed_arms:
             raise ParameterError(
                 f"prior: {self.policy.name} takes none: {self.policy.fixed_arms}; use dp-imed"
             )
-        roster, (rests, contradiction) = self.open_roster(), rests_by(self.policy, prior)
+        rests, contradiction = rests_by(self.policy, prior)
+        counted = counted_releases(self.policy, self.params, prior) if same_means else None
+        roster = self.open_roster()
         roster.rests, roster.contradiction, roster.with_prior = rests, contradiction, True
+        if counted is not None:
+            roster.counted_if = counted.condition
+            for label, rewards, mean, draws in counted.arms:
+                roster.counted[roster.number_of(label)] = rewards, mean, draws
 
     def _doubt_prior(self, roster: ArmRoster) -> None:
         """End all rests once the releases of the prior's best arm are below its mean."""
@@ -370,8 +381,11 @@ class PolicyRunner:
 
         `condition` is what they assume of arrivals; `order` has the rewards in order, if kept.
         """
-        if self.roster is not None and self.roster.masked:
-            condition = " and ".join(filter(None, (condition, MASKED_MEANS)))
+        if (roster := self.roster) is not None:
+            masked = MASKED_MEANS if roster.masked else None
+            same = SAME_MEANS if roster.counted else None
+            clauses = [condition, masked, same, roster.counted_if]
+            condition = " and ".join(dict.fromkeys(filter(None, clauses))) or None
         return EstimateReader(
             self.policy,
             self.params,

@@ -21,6 +21,7 @@ SAVED_KEYS = ("start", "slots", "retired", "archived", "releases", "masked")
 NOT_IN_EARLIER_SAVES: dict[str, Any] = {
     **{"open": [], "shares": [], "rests": []},
     **{"contradiction": None, "with_prior": False, "in_play": None},
+    **{"counted": [], "counted_if": None},
 }
 Released = tuple[int, float, float]  # rewards, mean and noise, as `Estimation.read` gives them
 
@@ -46,6 +47,8 @@ class ArmRoster:
         self.contradiction: tuple[int, float] | None = None  # a prior's best arm, least mean
         self.doubted: Released | None = None  # releases of that arm that were compared with it
         self.with_prior = False
+        self.counted: dict[int, Released] = {}  # a prior's releases, if means are the same
+        self.counted_if: str | None = None  # what they assume
         self.in_play: list[int] | None = None  # slots that offered the batch in play; None: all
 
     @property
@@ -210,6 +213,8 @@ class ArmRoster:
             "contradiction": list(self.contradiction) if self.contradiction else None,
             "with_prior": self.with_prior,
             "in_play": self.in_play,
+            "counted": [[arm, *numbers] for arm, numbers in sorted(self.counted.items())],
+            "counted_if": self.counted_if,
         }
 
     def load(self, saved: Any, clock: int) -> None:
@@ -238,9 +243,17 @@ class ArmRoster:
             raise DamageError("the open decisions of retired arms are not valid")
 
     def _load_terms(self, saved: dict[str, Any], arms: int) -> None:
-        """Restore shares and rests."""
+        """Restore shares, rests, and what is counted of a prior."""
         shares = {arm: finite_number(share) for arm, share in checked_list(saved["shares"])}
         self.shares = self.checked_shares(shares)
+        self.rests, self.contradiction, self.counted = {}, None, {}
+        self.counted_if = saved["counted_if"]
+        if not isinstance(self.counted_if, str | None):
+            raise DamageError("the condition of a prior is not valid")
+        for arm, rewards, mean, draws in checked_list(saved["counted"]):
+            numbers = whole_number(rewards, 1, MOST_ROUNDS), finite_number(mean)
+            number = whole_number(arm, 0, arms - 1)
+            self.counted[number] = *numbers, whole_number(draws, 0, MOST_ROUNDS)
         for arm, round in checked_list(saved["rests"]):
             self.rests[whole_number(arm, 0, arms - 1)] = whole_number(round, 1, MOST_ROUNDS)
         if type(saved["with_prior"]) is not bool:

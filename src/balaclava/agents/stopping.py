@@ -95,7 +95,7 @@ def largest_loss(estimates: Estimates) -> tuple[int, float]:
 def _futility(reading: EstimateReader, estimates: Estimates, horizon: int) -> StopAdvice:
     """Compare the forecast with the decisions that are left."""
     left = horizon - sum(entry.decisions for entry in estimates)
-    if not all(entry.rewards or entry.retired for entry in estimates):
+    if not reading.all_released():
         do = "Continue" if left > 0 else "Wait for the last rewards"
         return StopAdvice(None, f"{do}: not every arm has a release yet.")
     if left <= 0:

@@ -491,6 +491,7 @@ class Policy(PolicyAttributes):
         missing: float | None = None,
         shares: Mapping[int | str, float] | None = None,
         prior: Any = None,
+        same_means: bool = False,
     ) -> Agent:
         """Make an agent that runs this policy.
 
@@ -501,6 +502,7 @@ class Policy(PolicyAttributes):
             missing: The value that counts if no reward arrived in its window.
             shares: Least chances of arms, as {"control": 0.1}; see `bl.Agent.set_shares`.
             prior: What is known of the arms' means, for a warm start; see `bl.Agent`.
+            same_means: Whether estimates count the prior, because the means are the same.
 
         Returns:
             The agent.
@@ -511,7 +513,8 @@ class Policy(PolicyAttributes):
         from balaclava.agents.agent import Agent
 
         how = {"seed": seed, "patience": patience, "settle": settle, "missing": missing}
-        return Agent(self, **how, shares=shares, prior=prior)  # type: ignore[arg-type]
+        warm: Any = {"prior": prior, "same_means": same_means}
+        return Agent(self, **how, shares=shares, **warm)  # type: ignore[arg-type]
 
 
 class BoundedPolicy(Policy):

@@ -8,6 +8,13 @@ releases of b contradict the prior, the policy decides as without it.
 
 So a prior steers choices only: no estimate counts it. A wrong one makes the best arm start later,
 by at most n decisions. It costs no epsilon here.
+
+If the user declares that the means are the same, estimates count the prior's releases, too: as
+releases of the same arm that came first. The process M of `theory.confidence_sequences` then starts
+at the value that it had when the prior was taken, which is a stopping time of the earlier run: the
+claims hold as before. This needs independent rewards in one range, none of them in both, and noise
+of the prior that is Laplace with at most this policy's scale: a smaller scale has a smaller
+E e^(x W).
 """
 
 import math
@@ -19,6 +26,7 @@ from balaclava._core.number_format import counted
 from balaclava._core.text_tables import ResultTable
 from balaclava.errors import ParameterError, nearest
 from balaclava.policies.base import Policy
+from balaclava.policies.intervals import exact_law, laplace_law
 
 DOUBT = 2.0  # errors below the prior's mean at which a mean contradicts it; a convention
 PRIOR_FAILURE = 0.05  # of the interval that contradicts a prior; a convention
@@ -35,6 +43,29 @@ class PriorMean(NamedTuple):
     mean: float
     error: float
     rewards: int
+
+
+class ReleasedSum(NamedTuple):
+    """Releases of one arm, as estimates count them: rewards, mean in [0, 1], draws of noise."""
+
+    label: str
+    rewards: int
+    mean: float
+    draws: int
+
+
+class Releases(NamedTuple):
+    """Releases that another experiment may count, with what makes them comparable."""
+
+    range: tuple[float, float]  # of the rewards
+    scale: float  # of a draw of Laplace noise, at a range of 1; 0 without noise
+    arms: tuple[ReleasedSum, ...]
+    condition: str | None = None  # what their estimates assume
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """As JSON; `_releases_in` reads it."""
+        return {**self._asdict(), "arms": [each._asdict() for each in self.arms]}
 
 
 class Rests(NamedTuple):
@@ -71,6 +102,90 @@ def rests_by(policy: Policy, prior: Any) -> Rests:
     return Rests(rounds, (best, lead.mean - DOUBT * lead.error))
 
 
+def noise_scale(policy: Policy, params: Any) -> float | None:
+    """The scale of the policy's noise, at a range of 1; None if its releases cannot be pooled."""
+    law = None if policy.estimation is None else policy.estimation.law
+    own_rule = type(policy).named_arm is not Policy.named_arm or (
+        policy.estimation is not None and policy.estimation.winner is not None
+    )
+    if (
+        law not in (laplace_law, exact_law)
+        or own_rule
+        or not all(map(math.isfinite, policy.accepts))
+    ):
+        return None
+    return float(law(params, 0.0, 0.0)[2])
+
+
+def counted_releases(policy: Policy, params: Any, prior: Any) -> Releases:
+    """The releases of a prior whose means are declared to be those of the policy's arms.
+
+    `ParameterError` if estimates of the policy cannot count them.
+    """
+    scale, own_range = noise_scale(policy, params), tuple(map(float, policy.accepts))
+    if scale is None:
+        raise ParameterError(
+            f"same_means: the estimates of {policy.name} cannot count a prior: they are not means "
+            "with Laplace noise of rewards in a known range, or it names an arm by a rule of its "
+            "own; leave same_means out, or use dp-imed"
+        )
+    releases = _releases_in(policy, prior, own_range)
+    if releases.range != own_range:
+        low, high = releases.range
+        raise ParameterError(
+            f"same_means: the prior has rewards in [{low:g}, {high:g}], but {policy.name} in "
+            f"[{own_range[0]:g}, {own_range[1]:g}]; give both the same range, or leave it out"
+        )
+    if releases.scale > scale and any(each.draws for each in releases.arms):
+        raise ParameterError(
+            "same_means: the noise of the prior is larger than this policy's, and intervals hold "
+            "for noise of one scale; raise the prior's epsilon, or lower this one's"
+        )
+    return releases
+
+
+def _releases_in(policy: Policy, prior: Any, own_range: Any) -> Releases:
+    """The releases that a prior holds; public numbers are means without noise, of any range."""
+    low, high = own_range
+    if isinstance(found := getattr(prior, "releases", None), Releases):
+        return found
+    if isinstance(prior, Mapping) and {"arms", "confidence"} <= set(prior):
+        found = prior.get("releases")
+        if isinstance(found, Mapping):
+            return _read_document(found)
+    elif isinstance(prior, Mapping):
+        numbers = [_from_numbers(policy, label, each) for label, each in prior.items()]
+        unit = tuple(
+            ReleasedSum(each.label, each.rewards, (each.mean - low) / (high - low), 0)
+            for each in numbers
+        )
+        return Releases(own_range, 0.0, unit)
+    raise ParameterError(
+        "same_means: the prior does not say how many draws of noise are in its means; give the "
+        "estimates or results of a policy with Laplace noise, a released log, or public numbers"
+    )
+
+
+def _read_document(document: Mapping[str, Any]) -> Releases:
+    """Read `Releases.document`, with checks."""
+    try:
+        low, high = map(float, document["range"])
+        scale, condition = float(document["scale"]), document["condition"]
+        arms = tuple(
+            ReleasedSum(str(e["label"]), int(e["rewards"]), float(e["mean"]), int(e["draws"]))
+            for e in document["arms"]
+        )
+    except (KeyError, TypeError, ValueError):
+        raise ParameterError(
+            "prior: its releases are not valid; give the results unchanged"
+        ) from None
+    numbers = (low, high, scale, *(each.mean for each in arms))
+    least = min([scale, *(min(each.rewards - 1, each.draws) for each in arms)])
+    if not all(map(math.isfinite, numbers)) or least < 0 or not isinstance(condition, str | None):
+        raise ParameterError("prior: its releases are not valid; give the results unchanged")
+    return Releases((low, high), scale, arms, condition)
+
+
 def _prior_means(policy: Policy, prior: Any) -> list[PriorMean]:
     """The means of a prior, of arms that have one."""
     if isinstance(prior, ResultTable) and hasattr(prior, "compared"):
@@ -79,7 +194,11 @@ def _prior_means(policy: Policy, prior: Any) -> list[PriorMean]:
         return _from_intervals(rows, estimates.confidence, len(estimates))
     if isinstance(prior, Mapping) and {"arms", "confidence"} <= set(prior):
         arms = prior["arms"]
-        rows = [(a["label"], a["mean"], a["low"], a["high"], a["rewards"]) for a in arms]
+        rows = [
+            (a["label"], a["mean"], a["low"], a["high"], a["rewards"])
+            for a in arms
+            if not a.get("retired")
+        ]
         return _from_intervals(rows, float(prior["confidence"]), len(arms))
     if isinstance(prior, Mapping):
         return [_from_numbers(policy, label, numbers) for label, numbers in prior.items()]

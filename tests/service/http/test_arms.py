@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from balaclava.service.http.app import create_app
 from balaclava.service.service import Service
-from tests.service.http.test_app import client_of, create, decide, results, reward
+from tests.service.http.test_app import SHOP, client_of, create, decide, results, reward
 
 
 @pytest.fixture
@@ -164,3 +164,54 @@ def test_policies_with_fixed_arms_and_finished_experiments_refuse(client: TestCl
     for wrong in ([], ["nobody"], "map"):
         asked = {"available": wrong}
         assert client.post("/v1/experiments/other/decisions", json=asked).status_code == 422
+
+
+def test_an_experiment_may_start_from_the_results_of_another(client: TestClient) -> None:
+    """With the same means its results count them; they survive a restart of the reader."""
+    own = {"parameters": {"epsilon": 5.0}, "settle": "arrival"}
+    create(client, name="first", **own)
+    for each in decide(client, "first", count=200):
+        reward(client, each, float(each["label"] == "map"))
+    first = results(client, "first")
+    create(client, name="second", prior=first, same_means=True, **own)
+    create(client, name="third", prior=first, **own)
+    assert {each["label"] for each in decide(client, "second", count=20)} == {"map"}
+    second, third = results(client, "second"), results(client, "third")
+    assert [a["low"] for a in second["arms"]] == [a["low"] for a in first["arms"]]
+    assert "that of the prior" in second["condition"]
+    assert third["condition"] is None or "prior" not in third["condition"]
+    assert [a["rewards"] for a in third["arms"]] == [0, 0, 0]
+    told = client.get("/v1/experiments/second").json()["guarantee"]["assumptions"]
+    assert any("those who are in both have the sum" in each for each in told)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"same_means": True}, "needs a prior"),
+        ({"prior": {"plain": "x"}}, "must have"),
+        ({"prior": {"arms": [{}], "confidence": 0.9}}, "prior is not valid"),
+        ({"prior": {"plain": [0.1, 9], "red": [0.2, 9]}}, "there is no arm 'red'"),
+        (
+            {
+                "prior": {"plain": [0.1, 9], "map": [0.2, 9]},
+                "policy": "dp-top-two",
+                "same_means": True,
+            },
+            "cannot count",
+        ),
+        (
+            {
+                "prior": {"plain": [0.1, 9], "map": [0.2, 9]},
+                "policy": "dp-se",
+                "parameters": {"epsilon": 1.0, "horizon": 99},
+            },
+            "takes none",
+        ),
+    ],
+)
+def test_a_prior_that_does_not_fit_is_refused(client: TestClient, more: Any, why: str) -> None:
+    answer = client.post("/v1/experiments", json=SHOP | more)
+    assert answer.status_code == 422
+    assert why in answer.json()["detail"]
+    assert client.get("/v1/experiments").json()["experiments"] == []

@@ -15,10 +15,11 @@ from balaclava.errors import AdaptiveLogWarning, ParameterError, RewardError
 from balaclava.logs.reader import LoggedRewards, read_log
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.policies.bounded.dp_imed import DPIMED
-from balaclava.policies.priors import PriorMean
+from balaclava.policies.priors import PriorMean, ReleasedSum, Releases
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
+from balaclava.theory.confidence_sequences import laplace_scale
 
 DRIFT_ERRORS = 5.0  # standard errors between two halves; by chance below 10^-6 an arm
 ASSUMPTIONS = (
@@ -34,9 +35,10 @@ class ReleasedLog(ResultTable[PriorMean]):
 
     header = ("arm", "rewards", "mean", "error")
 
-    def __init__(self, rows: Sequence[PriorMean], guarantee: Guarantee) -> None:
+    def __init__(self, rows: Sequence[PriorMean], guarantee: Guarantee, releases: Releases) -> None:
         super().__init__(rows)
         self.guarantee = guarantee
+        self.releases = releases
 
     def row_cells(self, row: PriorMean) -> tuple[str, ...]:
         return (row.label, count(row.rewards), mean_reward(row.mean), mean_reward(row.error))
@@ -87,13 +89,15 @@ def release_log(
     policy = DPIMED(arms=len(logged.by_arm), epsilon=epsilon, **terms)
     _warn_of_adaptive_arms(logged)
     rng, (low, high) = SystemRandomness(), policy.reward_range
-    rows = []
+    rows, sums = [], []
     for label, rewards in sorted(logged.by_arm.items(), key=lambda item: str(item[0])):
         n, width = len(rewards), high - low
         released = laplace_release(rng, _unit_sum(policy, rewards), 1.0, epsilon)
         error = width * math.sqrt(0.25 / n + 2.0 / (epsilon * n) ** 2)
         rows.append(PriorMean(str(label), policy.in_units(released / n), error, n))
-    return ReleasedLog(rows, Guarantee(epsilon=epsilon, assumptions=ASSUMPTIONS))
+        sums.append(ReleasedSum(str(label), n, released / n, draws=1))
+    releases = Releases((low, high), laplace_scale(epsilon), tuple(sums))
+    return ReleasedLog(rows, Guarantee(epsilon=epsilon, assumptions=ASSUMPTIONS), releases)
 
 
 def _unit_sum(policy: PrivateBoundedPolicy, rewards: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from balaclava.agents.policy_runner import PolicyRunner
 from balaclava.agents.settling import guarantee_after_restores, guarantee_when_settled
 from balaclava.errors import BalaclavaError, IncompatibleError, ParameterError
 from balaclava.policies.base import POLICIES, Policy
@@ -35,6 +36,8 @@ _ADDED: dict[str, Any] = {  # fields of later versions, with their defaults
     "exposures": False,
     "targeting": None,
     "deciders": 1,
+    "prior": None,
+    "same_means": False,
 }
 _LEASED_WITH = ("retention", "deciders")  # of these, fields that leases allow
 
@@ -59,6 +62,8 @@ class ExperimentDefinition:
     exposures: bool = False  # whether clients report which decisions were displayed
     targeting: dict[str, Any] | None = None
     deciders: int = 1
+    prior: dict[str, Any] | None = None  # results of another experiment, or {arm: [mean, rewards]}
+    same_means: bool = False  # whether estimates count the prior
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -83,6 +88,7 @@ class ExperimentDefinition:
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
         definition._require_fit(policy)
+        definition._check_prior(policy)
         if definition.exposures and definition.settle != "window":
             raise Problem(422, "exposures need settle='window', with a default_reward")
         if definition.targeting is not None:
@@ -96,6 +102,23 @@ class ExperimentDefinition:
         except BalaclavaError as error:  # all losses together are too large
             raise Problem(422, str(error)) from None
         return definition
+
+    def _check_prior(self, policy: Policy) -> None:
+        """Raise a `Problem` if the policy cannot start from the prior, or cannot count it."""
+        if self.prior is None:
+            if self.same_means:
+                raise Problem(422, "same_means needs a prior; give one, or leave it out")
+            return
+        try:
+            PolicyRunner(policy, None).set_prior(self.prior, self.same_means)
+        except BalaclavaError as error:
+            raise Problem(422, str(error)) from None
+        except (KeyError, TypeError, ValueError):
+            raise Problem(
+                422,
+                "prior is not valid; give the results of another experiment, or means and numbers "
+                'of rewards by arm, as {"plain": [0.3, 200]}',
+            ) from None
 
     def _require_fit(self, policy: Policy) -> None:
         if self.deciders > 1:

@@ -103,6 +103,8 @@ class ServedExperiment:
         self.definition = definition
         self.policy = definition.make_policy()
         self.runner = PolicyRunner(self.policy, SystemRandomness())
+        if definition.prior is not None:
+            self.runner.set_prior(definition.prior, definition.same_means)
         self._take_labels()
         zeros = [0] * self.policy.arms
         self.counters = Counters(decisions=list(zeros), learning=list(zeros))

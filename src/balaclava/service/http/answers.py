@@ -59,6 +59,8 @@ class ExperimentOut(AnswerBody):
     guardrails: list[dict[str, Any]] | None
     exposures: bool
     targeting: dict[str, Any] | None
+    prior: dict[str, Any] | None
+    same_means: bool
 
 
 class VersionOut(AnswerBody):
@@ -103,6 +105,7 @@ class ResultsOut(AnswerBody):
     may_stop: dict[str, Any] | None
     note: str | None
     condition: str | None
+    releases: dict[str, Any] | None
     missing: str | None
     windows: dict[str, Any] | None
     drift: dict[str, Any]

@@ -51,7 +51,9 @@ class DriftCollector(Collector):
             "balaclava_changed_arms", "Arms whose released means changed.", labels=label
         )
         restarts = GaugeMetricFamily(
-            "balaclava_restarts", "Times that the policy started again after a change.", labels=label
+            "balaclava_restarts",
+            "Times that the policy started again after a change.",
+            labels=label,
         )
         try:
             running = [e for e in self._service.all_committed() if e.state != FINISHED]

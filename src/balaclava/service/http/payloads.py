@@ -96,6 +96,13 @@ class ExperimentIn(Payload):
     deciders: Annotated[int, Field(ge=1, le=4096)] = Field(
         1, description="processes that decide, by leases; with more than 1 it needs PostgreSQL"
     )
+    prior: dict[str, Any] | None = Field(
+        None,
+        description="results of another experiment, or [mean, rewards] by arm, for a warm start",
+    )
+    same_means: bool = Field(
+        False, description="the means are those of the prior: results count it"
+    )
 
 
 class ExperimentChangesIn(Payload):
