@@ -147,12 +147,12 @@ def counted_releases(policy: Policy, params: Any, prior: Any) -> Releases:
 def _releases_in(policy: Policy, prior: Any, own_range: Any) -> Releases:
     """The releases that a prior holds; public numbers are means without noise, of any range."""
     low, high = own_range
-    if isinstance(found := getattr(prior, "releases", None), Releases):
-        return found
+    if isinstance(releases := getattr(prior, "releases", None), Releases):
+        return releases
     if isinstance(prior, Mapping) and {"arms", "confidence"} <= set(prior):
-        found = prior.get("releases")
-        if isinstance(found, Mapping):
-            return _read_document(found)
+        releases = prior.get("releases")
+        if isinstance(releases, Mapping):
+            return _read_document(releases)
     elif isinstance(prior, Mapping):
         numbers = [_from_numbers(policy, label, each) for label, each in prior.items()]
         unit = tuple(

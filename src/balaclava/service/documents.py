@@ -113,8 +113,7 @@ def results_document(
         "confidence": confidence,
         "arms": arms,
         **dict.fromkeys(("winner", "leader", "remaining", "may_stop", "note", "condition")),
-        "releases": None,
-        "missing": None,
+        **dict.fromkeys(("releases", "missing")),
         "windows": windows_document(experiment),
         "drift": drift_document(experiment),
         **safeguards_document(experiment),
@@ -126,8 +125,7 @@ def results_document(
         return answer
     estimates = reading.estimates()
     answer["condition"] = estimates.condition
-    if estimates.releases is not None:
-        answer["releases"] = estimates.releases.document
+    answer["releases"] = estimates.releases and estimates.releases.document
     answer["missing"] = missing_rewards(experiment.definition.default_reward)
     for entry, each in zip(arms, estimates, strict=True):
         low, high = each.interval
