@@ -86,7 +86,7 @@ def test_the_oldest_versions_are_those_that_are_tried() -> None:
     lines = (ROOT / "requirements-oldest.lock").read_text(encoding="utf-8").splitlines()
     tried = dict(line.lower().rstrip(" \\").split("==") for line in lines if "==" in line)
     extras = PROJECT["optional-dependencies"]
-    for line in (*PROJECT["dependencies"], *extras["lab"], *extras["sweep"]):
+    for line in (*PROJECT["dependencies"], *extras["lab"], *extras["files"], *extras["sweep"]):
         requirement = Requirement(line)
         (least,) = [part.version for part in requirement.specifier if part.operator == ">="] or [""]
         if least:
@@ -175,7 +175,9 @@ def test_what_is_missing_names_its_extra(base: Path) -> None:
         "pip install 'balaclava[lab]'"
     )
     assert len(lines) == MISSING.count("lambda")
-    assert all(line.endswith("pip install 'balaclava[lab]'") for line in lines), lines
+    extras = [line.rpartition("pip install ")[2] for line in lines]
+    lab, files = "'balaclava[lab]'", "'balaclava[files]'"
+    assert extras == [lab, lab, lab, files, files, files, lab, lab, lab], lines
 
 
 def test_a_command_says_in_one_line_what_is_missing(base: Path, tmp_path: Path) -> None:
@@ -190,11 +192,12 @@ def test_a_command_says_in_one_line_what_is_missing(base: Path, tmp_path: Path) 
         ("explore", str(log), "--arm", "page", "--reward", "clicked"),
         ("reproduce", "wang2024-fig1", "--out", str(tmp_path / "figure")),
     ):
+        extra = "lab" if arguments[0] in ("demo", "audit") else "files"
         done = run(base, "-m", "balaclava", *arguments)
         assert done.returncode == 2, (arguments, done.stderr)
         (line,) = done.stderr.splitlines()
         assert line.startswith("balaclava: ")
-        assert line.endswith("install it with pip install 'balaclava[lab]'")
+        assert line.endswith(f"install it with pip install 'balaclava[{extra}]'")
 
 
 def test_the_service_and_its_client_name_their_extras(base: Path) -> None:

@@ -15,7 +15,7 @@ EXTRAS = {
     "numba": "lab",
     "scipy": "lab",
     "dp_accounting": "lab",
-    "pyarrow": "lab",
+    "pyarrow": "files",
     "matplotlib": "lab",
     "jinja2": "lab",
     "tomlkit": "lab",

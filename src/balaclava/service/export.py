@@ -36,7 +36,7 @@ def export(
     """The bytes of an export, with the decisions made in [since, until)."""
     if form == "parquet" and find_spec("pyarrow") is None:
         raise Problem(
-            422, "format=parquet needs pyarrow on the server (balaclava[lab]); use format=jsonl"
+            422, "format=parquet needs pyarrow on the server (balaclava[files]); use format=jsonl"
         )
     experiment = service.committed(name)
     until = min(until, service.clock.now())

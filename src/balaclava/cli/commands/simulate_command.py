@@ -86,10 +86,12 @@ def simulate(
     and --patience replace it.
     """
     from balaclava._core.atomic_files import require_writable_folder
+    from balaclava._core.extras import require_extra
     from balaclava.experiments.experiment_file import read_plan
     from balaclava.experiments.sweep import SUMMARY_FILE, plan_sweep
     from balaclava.experiments.sweep_runner import run_sweep
 
+    require_extra("pyarrow", "a results file")
     plan = read_plan(file)
     late = pop_delay(options)
     plan = plan.with_feedback(**late) if late else plan

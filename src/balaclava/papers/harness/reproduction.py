@@ -87,7 +87,7 @@ def reproduce(
         raise ParameterError(
             f"scale = {brief(scale)} is not allowed; give one of {', '.join(FIGURE_SCALES)}"
         )
-    require_extra("matplotlib", "a figure")
+    require_extra("pyarrow", "the data of a figure")
     folder = Path(figure if out is None else out)
     require_writable_folder(folder)
     entry = entries[figure]
