@@ -24,6 +24,16 @@ def read_batches(params: Any, state: Pools, arm: int) -> tuple[int, float, float
 
 
 @kernel(borrows=True)
+def read_noisy_sums(params: Any, state: Pools, arm: int) -> tuple[int, float, float]:
+    """As `read_batches`, for releases with `noises` draws of noise each."""
+    return (
+        state.rewards_in_order[arm],
+        state.in_order[arm],
+        params.noises * state.draws_in_order[arm],
+    )
+
+
+@kernel(borrows=True)
 def read_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     """Pools or epochs: the mean of all releases. Epochs are released in order."""
     return state.rewards[arm], state.pooled[arm], state.draws[arm]
@@ -170,6 +180,7 @@ def require_radii(policy: Policy, proved: bool, fails: float, failure: float) ->
 
 
 FROM_BATCHES = Estimation(read_batches, limits_with_laplace, laplace_law, in_order=True)
+FROM_NOISY_SUMS = FROM_BATCHES._replace(read=read_noisy_sums)
 FROM_GAUSSIAN_BATCHES = Estimation(
     read_batches, limits_with_gaussian, gaussian_noise_law, in_order=True
 )

@@ -81,6 +81,8 @@ class PooledPolicy(HoldoutPolicy):
     pools: ClassVar[str] = ""  # path of the pools in the state; "" if they are the state
     estimates: ClassVar[str] = "pooled"  # the field of the pools with the mean of all releases
 
+    noises: ClassVar[int] = 1  # draws of noise in a release
+
     explore: Explore = 0.0
 
     def pools_of(self, state: Any) -> Any:
@@ -133,6 +135,7 @@ class PooledPolicy(HoldoutPolicy):
                     int(pools.draws_in_order[arm]),
                 ),
                 self.epsilon,
+                self.noises,
             )
         ]
 
@@ -144,7 +147,7 @@ class PooledPolicy(HoldoutPolicy):
                 arm=arm,
                 rewards=int(pools.rewards[arm]),
                 mean=float(means[arm]),
-                draws=int(pools.draws[arm]),
+                draws=self.noises * int(pools.draws[arm]),
                 batches=int(pools.settled[arm]),
             )
             for arm in range(pools.rewards.size)

@@ -17,8 +17,9 @@ from balaclava.privacy.mechanisms.analytic_gaussian import group_epsilon
 if TYPE_CHECKING:
     from balaclava.privacy.composition import Composition, Law
 
-Model = Literal["none", "central", "local"]
-Scope = Literal["none", "decision", "joint", "trajectory", "report"]
+Model = Literal["none", "central", "split", "local"]
+Scope = Literal["none", "decision", "joint", "trajectory", "view", "report"]
+_SCOPE_OF_MODEL = {"none": "none", "split": "view", "local": "report"}  # and only of that model
 
 NEIGHBOURS = "reward streams that differ in one time step's reward"
 
@@ -50,6 +51,11 @@ NOTIONS = {
         "As for a trajectory, but only on average over rewards drawn at random, and for changes "
         "that touch one reward in expectation. Weaker: some reward streams may be less protected."
     ),
+    "view": (
+        "All that one of two servers sees, together with all decisions of a run, hides the reward "
+        "of any one time step. Each server gets a random share of each reward; only sums with "
+        "noise of both leave them. Neither server need be trusted alone."
+    ),
     "report": (
         "Each reward is randomised by its owner before anyone else sees it. The operator need not "
         "be trusted."
@@ -66,6 +72,7 @@ _OBSERVER = {
         "all other participants together, even with all their features and rewards, and anyone "
         "who sees the released sums"
     ),
+    "view": "either server, and an observer of all decisions, even one with all other rewards",
     "report": "an observer of the reports, including the operator",
 }
 
@@ -80,12 +87,26 @@ _ONCE = {
         "release, and the decisions of all others (here {n} in all) are computed from the releases "
         "and their own features."
     ),
+    "view": (
+        "The loss does not grow with the number of decisions: each reward is in one sum, each "
+        "server releases its share of that sum once with noise of its own, and all decisions (here "
+        "{n}) are computed from the sums."
+    ),
     "report": (
         "The loss does not grow with the number of decisions: each reward is reported once, with "
         "noise, and all decisions (here {n}) are computed from the reports."
     ),
 }
 
+# What trust="split" assumes.
+SHARED_BY_DEVICES = (
+    "at least one of the two servers is honest: it shares nothing but its noisy sums, draws its "
+    "noise afresh and releases each batch once; two servers that pool their shares see every "
+    "reward",
+    "devices draw shares from a secure source of randomness, and send exactly one pair for each "
+    "decision, at a time and of a size that do not depend on the reward, a default included",
+    "a program that is given rewards instead of shares is trusted with them",
+)
 _APART = (
     "no two rewards of one participant are in the same batch: at most one of a participant's "
     "decisions in a batch is learned from"
@@ -110,9 +131,9 @@ class Guarantee:
 
     `scope` states what the epsilon covers: one decision at a time ("decision"), all decisions of
     a run together ("trajectory"), features and reward of a participant in the decisions of all
-    others ("joint"), or each reward as it leaves its owner ("report"). `explain`
-    describes the guarantee in words, `over` bounds the loss of many decisions together, and
-    `for_rewards` the loss of a participant who gives several rewards.
+    others ("joint"), all that one of two servers sees ("view"), or each reward as it leaves its
+    owner ("report"). `explain` describes the guarantee in words, `over` bounds the loss of many
+    decisions together, and `for_rewards` the loss of a participant who gives several rewards.
 
     Example:
         >>> each = Guarantee(epsilon=0.1, delta=1e-8, scope="decision")
@@ -144,16 +165,12 @@ class Guarantee:
                 f"model {self.model!r} with scope {self.scope!r} is not a guarantee; models are "
                 f"{', '.join(get_args(Model))}; scopes are {', '.join(get_args(Scope))}"
             )
-        if (self.model == "none") != (self.scope == "none"):
-            raise ParameterError(
-                f"model {self.model!r} with scope {self.scope!r} is not a guarantee; set both to "
-                "'none' or neither"
-            )
-        if (self.model == "local") != (self.scope == "report"):
-            raise ParameterError(
-                f"model {self.model!r} with scope {self.scope!r} is not a guarantee; the local "
-                "model goes with scope 'report', and only with it"
-            )
+        for model, scope in _SCOPE_OF_MODEL.items():
+            if (self.model == model) != (self.scope == scope):
+                raise ParameterError(
+                    f"model {self.model!r} with scope {self.scope!r} is not a guarantee; model "
+                    f"{model!r} goes with scope {scope!r}, and only with it"
+                )
         unmoved = self.scope == "trajectory" and self.epsilon == 0 and self.delta == 0
         if self.model != "none" and not unmoved:  # 0 and 0: decisions that do not depend on rewards
             epsilon, delta = check_claim(self.epsilon, self.delta)
@@ -180,7 +197,7 @@ class Guarantee:
                 more is known than its epsilon and delta.
 
         Returns:
-            A guarantee of scope "trajectory", "joint" or "report", or one that promises nothing.
+            A guarantee of a scope other than "decision", or one that promises nothing.
 
         Raises:
             ParameterError: if an argument is out of range.
@@ -382,6 +399,11 @@ class Guarantee:
             ]
         if self.scope == "joint":
             return ["The operator sees features and rewards and must be trusted with them."]
+        if self.scope == "view":
+            return [
+                "All decisions of a run together reveal no more. Two servers that collude see "
+                "every reward."
+            ]
         if self.scope == "report":
             return ["All decisions of a run together, made from the reports, reveal no more."]
         lines = ["It also holds on average over rewards drawn at random, which is weaker."]
@@ -409,7 +431,8 @@ class Guarantee:
     @property
     def covered(self) -> str:
         """What the epsilon is of, in tables: "per trajectory", "joint per participant"."""
-        return "joint per participant" if self.scope == "joint" else f"per {self.scope}"
+        words = {"joint": "joint per participant", "view": "per server's view"}
+        return words.get(self.scope, f"per {self.scope}")
 
 
 def not_private(reason: str, reference: str = "") -> Guarantee:

@@ -16,8 +16,9 @@ Proof: `secret_shares.proof.md` beside this file.
 
 import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from balaclava.errors import ParameterError
 from balaclava.privacy.exact_noise import GRID_BITS, bernoulli_exp
@@ -123,6 +124,32 @@ def noisy_sum(shares: Iterable[int], grid_steps: int, epsilon: float, bits: int)
     """
     total = sum(check_share(share, bits) for share in shares)
     return (total + discrete_laplace_noise(grid_steps, epsilon)) % _modulus(bits)
+
+
+class ServerView(NamedTuple):
+    """What one server of a batch holds, and what it releases."""
+
+    shares: list[int]
+    releases: list[int]  # one, if it is honest
+
+
+def shared_release(
+    values: Sequence[int], grid_steps: int, epsilon: float, bits: int
+) -> tuple[ServerView, ServerView]:
+    """Play devices and both servers for one batch, in one process: for trials and audits.
+
+    Args:
+        values: the rewards in grid steps; see `split`.
+        grid_steps: see `noisy_sum`, as for the others.
+        epsilon: privacy loss of each release.
+        bits: of the modulus.
+    """
+    pairs = [split(value, bits) for value in values]
+    one, other = ([pair[server] for pair in pairs] for server in (0, 1))
+    return (
+        ServerView(one, [noisy_sum(one, grid_steps, epsilon, bits)]),
+        ServerView(other, [noisy_sum(other, grid_steps, epsilon, bits)]),
+    )
 
 
 def combine(sum_a: int, sum_b: int, bits: int) -> int:

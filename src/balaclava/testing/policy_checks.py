@@ -67,8 +67,8 @@ def describes_itself(policy: Policy) -> None:
     require(policy, bool((cls.__doc__ or "").strip()), "has no docstring")
     guarantee = policy.guarantee
     require(policy, isinstance(guarantee, Guarantee), "guarantee is not a Guarantee")
-    claimed, declared = (guarantee.model, guarantee.scope), (cls.model, cls.scope)
-    require(policy, claimed == declared, f"its guarantee says {claimed}, its class {declared}")
+    claimed, declared = (guarantee.model, guarantee.scope), (policy.model, policy.scope)
+    require(policy, claimed == declared, f"its guarantee says {claimed}, the policy {declared}")
     again = cls.create(json.loads(json.dumps(policy.parameters)))
     require(policy, again == policy, "parameters do not survive JSON")
     frozen = dataclasses.FrozenInstanceError

@@ -90,24 +90,28 @@ def change_threshold(batches: int, false_alarms: float) -> float:
 
 
 def latest_change(
-    releases: list[tuple[float, int]], whole: tuple[float, int, int], epsilon: float
+    releases: list[tuple[float, int]],
+    whole: tuple[float, int, int],
+    epsilon: float,
+    noises: int = 1,
 ) -> bool:
     """Whether an arm's releases show that its mean changed.
 
     Args:
         releases: Sum and rewards of its latest batches, the newest first.
-        whole: Mean, rewards and draws of noise of all its batches.
+        whole: Mean, rewards and number of all its batches.
         epsilon: Privacy loss of a release.
+        noises: Draws of noise in a release.
 
     Returns:
         True if they do, after 1, 2, 4, ... batches back.
     """
-    (mean, n, draws), total, more = whole, 0.0, 0
-    for back, (released, rewards) in enumerate(releases[: min(draws - 1, MOST_BATCHES_BACK)], 1):
+    (mean, n, batches), total, more = whole, 0.0, 0
+    for back, (released, rewards) in enumerate(releases[: min(batches - 1, MOST_BATCHES_BACK)], 1):
         total, more = total + released, more + rewards
         if back & (back - 1) == 0 and n > more:  # a power of two
-            before = (mean * n - total) / (n - more), n - more, draws - back
-            evidence = change_evidence(before, (total / more, more, back), epsilon)
-            if evidence >= change_threshold(draws - back, FALSE_ALARMS):
+            before = (mean * n - total) / (n - more), n - more, noises * (batches - back)
+            evidence = change_evidence(before, (total / more, more, noises * back), epsilon)
+            if evidence >= change_threshold(batches - back, FALSE_ALARMS):
                 return True
     return False

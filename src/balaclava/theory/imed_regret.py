@@ -1,9 +1,10 @@
 """Regret of IMED in batches with a clock: its mean and its tail.
 
 An arm has one of the sizes n_1 < n_2 < ... of pulls after each batch. Each arm gets its first batch
-before any arm gets a second. With m batches and n pulls its released mean x holds m Laplace draws
-of scale 1/epsilon. Q(x, y), for (n, m), is a rate of x or less at the mean y: `noisy_kl` or
-`noisy_tail`. In round t the next batch is of the arm with the least
+before any arm gets a second. With n pulls its released mean x holds m Laplace draws of scale
+1/epsilon: one for each batch, or two if two servers add noise. Q(x, y), for (n, m), is a rate of x
+or less at the mean y: `noisy_kl` or `noisy_tail`. In round t the next batch is of the arm with the
+least
 
     max(Q(x, y) - log max(H/t, 1), 0) + log n,
 
@@ -168,6 +169,7 @@ class ImedBound:
         epsilon: Of each release.
         clock: H.
         sharp: Whether Q is `noisy_tail`; otherwise it is `noisy_kl`.
+        noises: Laplace draws in each release.
     """
 
     def __init__(
@@ -180,12 +182,13 @@ class ImedBound:
         epsilon: float,
         clock: float,
         sharp: bool,
+        noises: int = 1,
     ) -> None:
         self.gaps, self.largest, self.counts, self.totals = group_gaps(gaps)
         self.best, self.T, self.epsilon = best, float(horizon), epsilon
         self.clock, self.sharp, self.first = clock, sharp, float(sizes[0])
         states = batch_states(sizes, growth)
-        self.n, self.m, self.after = states[:, :1], states[:, 1:2], states[:, 2]
+        self.n, self.m, self.after = states[:, :1], noises * states[:, 1:2], states[:, 2]
         self.growth = float(np.max(self.after / self.n[:, 0], initial=1.0))
         by_draws = {m: [tail_nats(s, m) for s in _TILTS] for m in np.unique(self.m)}
         self.nats = np.array([by_draws[m] for m in self.m[:, 0]]).reshape(-1, _TILTS.size)

@@ -14,7 +14,8 @@ from balaclava.policies.bounded.adap_ucb import Alpha
 def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
     """The largest mean within reach / n_a of m_a + reach / (epsilon n_a), reach = alpha log t."""
     n, reach = state.weights[arm], params.alpha * log_t
-    mean = min(max(state.means[arm] + reach / (params.epsilon * n), 0.0), 1.0)
+    noise = batched.noise_reach(params, reach) / params.epsilon
+    mean = min(max(state.means[arm] + noise / n, 0.0), 1.0)
     return kl_upper(mean, reach / n)
 
 

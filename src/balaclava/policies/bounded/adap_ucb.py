@@ -17,7 +17,8 @@ Alpha = Annotated[float, Range(3, meaning="scale of exploration, as proved", ope
 def index(params: Any, state: Pools, arm: int, log_t: float) -> float:
     """m_a + sqrt(reach / (2 n_a)) + reach / (epsilon n_a), reach = alpha log t."""
     n, reach = state.weights[arm], params.alpha * log_t
-    return float(state.means[arm] + math.sqrt(reach / (2.0 * n)) + reach / (params.epsilon * n))
+    noise = batched.noise_reach(params, reach) / params.epsilon
+    return float(state.means[arm] + math.sqrt(reach / (2.0 * n)) + noise / n)
 
 
 @register
@@ -54,13 +55,16 @@ class AdaPUCB(batched.ReleasedBatchPolicy):
     alpha: Alpha = 3.1
 
     def proved_bound(self, environment: Any, horizon: int) -> float | None:
-        """Theorem 7: sum of 16 alpha log T / min(gap, epsilon) + alpha/(alpha-3)."""
+        """Theorem 7: sum of 16 alpha log T / min(gap, epsilon) + alpha/(alpha-3).
+
+        The noise of two servers reaches at most twice as far (`two_noises_quantile`).
+        """
         scaled = unit_gaps(self, environment)
         if scaled is None:
             return None
         gaps, width = scaled
         exploration = sum(
-            16.0 * self.alpha * math.log(horizon) / min(gap, self.epsilon)
+            16.0 * self.alpha * math.log(horizon) / min(gap, self.epsilon / self.noises)
             + self.alpha / (self.alpha - 3.0)
             for gap in gaps[gaps > 0].tolist()
         )

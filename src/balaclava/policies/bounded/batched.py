@@ -3,18 +3,24 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from balaclava._core.declared import Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames import pools
 from balaclava.policies.base import PrivateBoundedPolicy
-from balaclava.policies.intervals import FROM_BATCHES
+from balaclava.policies.intervals import FROM_NOISY_SUMS
 from balaclava.policies.pooled_policies import PooledPolicy
+from balaclava.privacy.guarantee import SHARED_BY_DEVICES
 from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_release
 from balaclava.privacy.mechanisms.laplace import laplace_release
+from balaclava.privacy.mechanisms.split_laplace import split_laplace_release, two_noises_quantile
 
 BatchRatio = Annotated[float, Range(1, meaning="growth of an arm's pulls by batch", open_low=True)]
+Trust = Annotated[
+    Literal["central", "split"],
+    Range(meaning="who sees rewards: the operator, or neither of two servers"),
+]
 FirstBatch = Annotated[float, Range(1, 2.0**53, "pulls in an arm's first batch, rounded up")]
 
 # Pulls times epsilon below which noise, not sampling error, dominates an arm's mean. A rule of
@@ -36,9 +42,19 @@ def begin(params: Any) -> pools.Pools:
 
 @kernel(borrows=True)
 def release_sum(params: Any, state: pools.Pools, arm: int, row: int, rng: Any) -> float:
-    released = laplace_release(rng, state.sums[arm, row], 1.0, params.epsilon)
+    total = state.sums[arm, row]
+    if params.noises == 1:
+        released = laplace_release(rng, total, 1.0, params.epsilon)
+    else:
+        released = split_laplace_release(rng, total, 1.0, params.epsilon)
     pools.close_batch(state, arm, row, released)
     return released
+
+
+@kernel(borrows=True)
+def noise_reach(params: Any, nats: float) -> float:
+    """What the noise of a release, times epsilon, exceeds with probability exp(-nats)/2."""
+    return nats if params.noises == 1 else two_noises_quantile(nats)
 
 
 @kernel(borrows=True)
@@ -155,12 +171,35 @@ class ReleasedBatchPolicy(PooledPolicy, PrivateBoundedPolicy):
         epsilon-differential privacy of the whole trajectory. Each reward enters the sum of one
         batch, of sensitivity 1. The sum is released once, with noise of scale 1/epsilon, and kept.
         Everything else follows from released values. A batch that the horizon cuts off releases
-        nothing.
+        nothing. With trust="split" it covers all that one of two servers sees, and each adds that
+        noise (docs/split.md).
     """
 
     fixed_arms = ""
-    estimation = FROM_BATCHES
+    estimation = FROM_NOISY_SUMS
+    derived_constants: ClassVar[tuple[str, ...]] = ("noises",)
     epsilon: Epsilon
+    trust: Trust = "central"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.trust == "split":
+            if self.model == "local":
+                raise self.refuse("trust", "is not needed: devices add the noise; leave it out")
+            object.__setattr__(self, "model", "split")
+            object.__setattr__(self, "scope", "view")
+            object.__setattr__(self, "assumptions", (*self.assumptions, *SHARED_BY_DEVICES))
+
+    def _about_outside(self) -> tuple[str, ...]:
+        if self.trust == "central":
+            return super()._about_outside()
+        low, high = self.accepts
+        return (f"devices clip rewards to [{low:g}, {high:g}]; servers cannot check it",)
+
+    @property
+    def noises(self) -> int:  # type: ignore[override]
+        """Draws of noise in a release: one of each server."""
+        return 2 if self.trust == "split" else 1
 
 
 class GrowingBatchPolicy(ReleasedBatchPolicy):
@@ -208,7 +247,7 @@ class GrowingBatchPolicy(ReleasedBatchPolicy):
     @property
     def draws(self) -> int:
         """Noise draws in an arm's sum when it has 100/epsilon pulls."""
-        return len(self.sizes(min(NOISY_PULLS / self.epsilon, 2.0**53)))
+        return self.noises * len(self.sizes(min(NOISY_PULLS / self.epsilon, 2.0**53)))
 
     def sizes(self, target: float) -> list[int]:
         """An arm's pulls after each batch, up to `target` pulls or LISTED_BATCHES batches."""
@@ -221,4 +260,5 @@ class GrowingBatchPolicy(ReleasedBatchPolicy):
     def least_ratio(self) -> float:
         """The least ratio that is not refused with this first batch."""
         first = self.constants().first_batch
-        return float((NOISY_PULLS / self.epsilon / first) ** (1.0 / (self.most_draws - 1)) + 0.01)
+        batches = self.most_draws // self.noises
+        return float((NOISY_PULLS / self.epsilon / first) ** (1.0 / (batches - 1)) + 0.01)

@@ -98,7 +98,7 @@ def _listed_pulls(rate: Callable[..., Any]) -> Callable[..., int]:
     def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
         """The least size that would take the arm's index to log t."""
         before, top = state.planned[arm], clipped_mean(state, state.lead[0])
-        x, draws = state.means[arm], state.draws[arm] + 1
+        x, draws = state.means[arm], params.noises * (state.draws[arm] + 1)
         low = batched.size_number(params, before)
         high = batched.size_number(params, batched.MOST_GROWTH * before) - 1
         if x >= top:
@@ -121,7 +121,7 @@ def _earlier_pulls(rate: Callable[..., Any]) -> Callable[..., int]:
     @kernel(borrows=True)
     def pulls_needed(params: Any, state: Pools, arm: int, t: int) -> int:
         before, top = state.planned[arm], clipped_mean(state, state.lead[0])
-        x, draws = state.means[arm], state.draws[arm] + 1
+        x, draws = state.means[arm], params.noises * (state.draws[arm] + 1)
         low = min(params.batch_ratio * before, 2.0**53)
         high = min(max(batched.MOST_GROWTH * before, low), 2.0**53)
         for _ in range(12 if x < top else 0):
@@ -147,7 +147,8 @@ def _rules(
         top = clipped_mean(state, lead)
         for arm in range(params.arms):
             if state.ready[arm] or arm == lead:
-                n, x, draws = state.weights[arm], state.means[arm], state.draws[arm]
+                n, x = state.weights[arm], state.means[arm]
+                draws = params.noises * state.draws[arm]
                 index = rate(params, t, n, x, top, draws) + math.log(n)
                 if index < lowest:
                     best, lowest = arm, index
@@ -281,7 +282,7 @@ class DPIMED(remembering.RememberingPolicy):
     name = "dp-imed"
     reference = "Azize, Wu, Honda, Orabona, Ito, Basu 2025"
     see_also = "dp-klucb, imed, dp-se"
-    derived_constants = ("deviation",)
+    derived_constants = ("noises", "deviation")
     most_draws = 8
     plays_beyond_horizon = True
     horizon: Horizon | None = None
@@ -296,6 +297,7 @@ class DPIMED(remembering.RememberingPolicy):
         {"index": "paper", "batches": "ratio"},
         {"memory": "detect", "first_batch": 6},
         {"noise": "gaussian", "delta": 1e-3, "first_batch": 6},
+        {"trust": "split", "first_batch": 6},
     )
 
     def __post_init__(self) -> None:
@@ -312,6 +314,8 @@ class DPIMED(remembering.RememberingPolicy):
             raise self.refuse(
                 "memory", 'is for Laplace noise; leave it out, or use noise="laplace"'
             )
+        if self.trust == "split":
+            raise self.refuse("trust", 'is for Laplace noise; use noise="laplace"')
         if fault := gaussian_fault(self.epsilon, self.delta, 1):
             raise self.refuse("epsilon", fault)
 
@@ -414,5 +418,5 @@ class DPIMED(remembering.RememberingPolicy):
         best = float(np.max(environment.means) - self.reward_range[0]) / width
         growth = 1.0 if self.batches == "ratio" else batched.MOST_GROWTH
         sharp = self.index == "tail"
-        how = growth, horizon, self.epsilon, self.clock, sharp
+        how = growth, horizon, self.epsilon, self.clock, sharp, self.noises
         return imed_bound(tuple(gaps.tolist()), best, tuple(sizes), *how), width

@@ -14,7 +14,7 @@ from balaclava.frames import pools as frame
 from balaclava.policies.base import Kernels, WinnerOutlook, register
 from balaclava.policies.bounded.batched import GrowingBatchPolicy, release_growing
 from balaclava.policies.bounded.top_two_goals import NO_CONTROL, SET_KERNELS, grow_batch
-from balaclava.policies.intervals import FROM_BATCHES, NO_WINNER, read_batches
+from balaclava.policies.intervals import FROM_NOISY_SUMS, NO_WINNER, read_noisy_sums
 from balaclava.theory.confidence_sequences import laplace_scale, largest_radius, pair_evidence
 
 AnswerConfidence = Annotated[
@@ -132,12 +132,13 @@ def compare(params: Any, state: State, scale: float) -> None:
     if lead == NO_WINNER:
         return
     changed = lead != state.leader[0] or counted[lead] != state.compared[lead]
-    better = pools.in_order[lead], counted[lead], pools.draws_in_order[lead]
+    better = pools.in_order[lead], counted[lead], params.noises * pools.draws_in_order[lead]
     for other in range(params.arms):
         if other != lead and is_offered(params, other):
             rivals += 1
             if changed or counted[other] != state.compared[other]:
-                worse = pools.in_order[other], counted[other], pools.draws_in_order[other]
+                draws = params.noises * pools.draws_in_order[other]
+                worse = pools.in_order[other], counted[other], draws
                 state.evidence[other] = pair_evidence(worse, better, scale, 1.0)
             if state.evidence[other] >= needed_of_pair(params, lead, other):
                 beaten += 1
@@ -169,7 +170,7 @@ def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) ->
 
 @kernel(borrows=True)
 def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    return read_batches(params, state.pools, arm)
+    return read_noisy_sums(params, state.pools, arm)
 
 
 decide = frame.batch_driver(top_two, prepare_batch)
@@ -192,7 +193,7 @@ class TopTwoPolicy(GrowingBatchPolicy):
     probability at most 1 - confidence.
     """
 
-    derived_constants = ("needed",)
+    derived_constants = ("noises", "needed")
     may_lock = False
     pools = "pools"
     winner_reason = "it plays the arms that are hardest to tell apart until the best is known"
@@ -287,7 +288,7 @@ class DPTopTwo(TopTwoPolicy):
         "Jourdan, Degenne, Baudry, de Heide, Kaufmann 2022; Azize, Jourdan, Al Marjani, Basu 2024"
     )
     see_also = "ldp-top-two, dp-imed, dp-se"
-    estimation = FROM_BATCHES._replace(read=read_mean, joint=1.0)
+    estimation = FROM_NOISY_SUMS._replace(read=read_mean, joint=1.0)
     goal: Goal = "best"
     top: Top | None = None
     threshold: Threshold | None = None
@@ -298,6 +299,7 @@ class DPTopTwo(TopTwoPolicy):
         {"first_batch": 4, "confidence": 0.8, "goal": "top", "top": 1},
         {"first_batch": 4, "confidence": 0.8, "goal": "above", "threshold": 0.5},
         {"first_batch": 4, "confidence": 0.8, "goal": "above", "control": 0},
+        {"first_batch": 4, "confidence": 0.8, "trust": "split"},
     )
 
     def __post_init__(self) -> None:
@@ -384,7 +386,7 @@ class DPTopTwo(TopTwoPolicy):
         while pulls <= 2.0 * more * n:
             draws = 1 + math.ceil(math.log(max(2.0 * pulls / first, 1.0)) / growth)
             following = math.ceil(SEARCH_STEP * pulls)
-            if largest_radius(pulls, draws, scale, failure) >= radius:
+            if largest_radius(pulls, self.noises * draws, scale, failure) >= radius:
                 n = following
             pulls = following
         return n

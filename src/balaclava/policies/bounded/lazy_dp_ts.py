@@ -12,7 +12,8 @@ from balaclava.policies.bounded import batched
 @kernel(borrows=True)
 def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[int, int]:
     if not state.first_pulls[0]:
-        lead, offset = state.lead[0], 3.0 * math.log(t) / params.epsilon
+        lead = state.lead[0]
+        offset = batched.noise_reach(params, 3.0 * math.log(t)) / params.epsilon
         best = arm_without_rewards(state)
         if best < 0:
             highest = -1.0

@@ -17,7 +17,7 @@ def choose(params: Any, state: Pools, t: int, context: Any, rng: Any) -> tuple[i
         best = arm_without_rewards(state)
         if best < 0:
             sampling = params.radius_scale * math.sqrt(log_term)
-            noise = params.radius_scale * log_term / params.epsilon
+            noise = params.radius_scale * batched.noise_reach(params, log_term) / params.epsilon
             highest = -math.inf
             for arm in range(params.arms):
                 if state.ready[arm] or arm == lead:

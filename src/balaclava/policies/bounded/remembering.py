@@ -13,7 +13,7 @@ from balaclava.frames import memory as frame
 from balaclava.frames import pools as pool_frame
 from balaclava.policies.base import Estimation, Kernels, WinnerOutlook
 from balaclava.policies.bounded import batched
-from balaclava.policies.intervals import FROM_BATCHES, read_batches
+from balaclava.policies.intervals import FROM_NOISY_SUMS, read_noisy_sums
 from balaclava.theory.change_test import (
     FALSE_ALARMS,
     MOST_BATCHES_BACK,
@@ -46,7 +46,9 @@ def has_changed(params: Any, memory: frame.Memory, arm: int) -> bool:
     while back < draws and back <= min(kept, MOST_BATCHES_BACK):
         late, more = frame.newest_releases(memory, arm, back)
         n = pools.rewards[arm] - more
-        before, after = ((total - late) / n, n, draws - back), (late / more, more, back)
+        noises = params.noises
+        before = (total - late) / n, n, noises * (draws - back)
+        after = late / more, more, noises * back
         evidence = change_evidence(before, after, params.epsilon)
         if evidence >= change_threshold(draws - back, FALSE_ALARMS):
             return True
@@ -96,10 +98,10 @@ def grow_listed(params: Any, state: pool_frame.Pools, arm: int, t: int) -> None:
 @kernel(borrows=True)
 def read_memory(params: Any, memory: frame.Memory, arm: int) -> tuple[int, float, float]:
     """The releases in order of the whole run."""
-    return read_batches(params, memory.pools, arm)
+    return read_noisy_sums(params, memory.pools, arm)
 
 
-FROM_MEMORY = FROM_BATCHES._replace(read=read_memory)  # of no single mean: never displayed
+FROM_MEMORY = FROM_NOISY_SUMS._replace(read=read_memory)  # of no single mean: never displayed
 
 
 class KernelsByMemory(NamedTuple):
@@ -174,12 +176,12 @@ class RememberingPolicy(batched.GrowingBatchPolicy):
 
     @property
     def estimation(self) -> Estimation | None:  # type: ignore[override]
-        return FROM_BATCHES if self.memory is None else None
+        return FROM_NOISY_SUMS if self.memory is None else None
 
     @property
     def doubt(self) -> Estimation:
         """With a memory too: a prior is about the means at the start, as the releases are."""
-        return FROM_BATCHES if self.memory is None else FROM_MEMORY
+        return FROM_NOISY_SUMS if self.memory is None else FROM_MEMORY
 
     def require_estimates(self, failure: float) -> Estimation:
         if self.memory is not None:

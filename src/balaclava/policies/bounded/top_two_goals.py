@@ -108,11 +108,12 @@ def is_chosen(params: Any, pools: frame.Pools, arm: int) -> bool:
 @kernel(borrows=True)
 def evidence_of(params: Any, pools: frame.Pools, arm: int, other: int, scale: float) -> float:
     means, counted, draws = pools.in_order, pools.rewards_in_order, pools.draws_in_order
-    if arm == other:
-        return side_evidence((means[arm], counted[arm], draws[arm]), params.threshold, scale)
     low, high = (arm, other) if means[arm] < means[other] else (other, arm)
-    worse = means[low], counted[low], draws[low]
-    return pair_evidence(worse, (means[high], counted[high], draws[high]), scale, 1.0)
+    worse = means[low], counted[low], params.noises * draws[low]
+    if arm == other:
+        return side_evidence(worse, params.threshold, scale)
+    better = means[high], counted[high], params.noises * draws[high]
+    return pair_evidence(worse, better, scale, 1.0)
 
 
 @kernel(borrows=True)

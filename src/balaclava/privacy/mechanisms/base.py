@@ -86,6 +86,7 @@ class Mechanism:
     loss_between: Callable[[Terms, Terms], Loss] | None
     loss_by_distance: Callable[[float, Terms], Loss]
     law: Callable[[Terms], Any] | None
+    views: Callable[..., Any] | None
     kernel: Callable[..., Any]  # the marked kernel
 
     def terms(self, *arguments: Any) -> Terms:
@@ -130,6 +131,7 @@ def mechanism(
     loss: Callable[[float, Terms], Loss] = declared_loss,
     loss_between: Callable[[Terms, Terms], Loss] | None = None,
     law: Callable[[Terms], Any] | None = None,
+    views: Callable[..., Any] | None = None,
     borrows: bool = False,
 ) -> Callable[[Function], Function]:
     """Mark a kernel `(rng, value, [sensitivity,] epsilon[, delta][, out])` as a mechanism.
@@ -147,6 +149,8 @@ def mechanism(
         loss_between: privacy loss from both terms, if it depends on more than the distance.
         law: distribution of the answer given the terms, or of each element of an array: an
             object with `cdf`, `sf`, `ppf`, `isf` and `support`. Audits compare draws with it.
+        views: plays a release by two servers, as `privacy.secret_shares.shared_release` does, if
+            neither is trusted. Audits examine the view of each.
         borrows: whether the body makes no array; it is then compiled without reference counts.
 
     Returns:
@@ -165,8 +169,9 @@ def mechanism(
             )
         kernel = _kernel.mechanism(function, borrows=borrows)
         _TABLE[function] = Mechanism(
-            name, exact, local, tuple(arguments), require, norm, loss_between, loss, law, kernel
-        )
+            name, exact, local, tuple(arguments), require, norm, loss_between, loss, law, views,
+            kernel,
+        )  # fmt: skip
         return kernel
 
     return mark

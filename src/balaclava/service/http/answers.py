@@ -22,8 +22,8 @@ class GuaranteeOut(AnswerBody):
 
     epsilon: float | None
     delta: float | None
-    model: Literal["none", "central", "local"]
-    scope: Literal["none", "decision", "trajectory", "report"]
+    model: Literal["none", "central", "split", "local"]
+    scope: Literal["none", "decision", "joint", "trajectory", "view", "report"]
     neighbours: str
     assumptions: list[str]
     sentence: str
