@@ -50,6 +50,7 @@ def test_both_zero_is_refused_and_either_is_not() -> None:
     [
         *(("none", "decision"), ("central", "none"), ("x", "none"), ("local", "x")),
         *(("central", "report"), ("local", "decision"), ("local", "trajectory")),
+        *(("split", "trajectory"), ("central", "view"), ("local", "view")),
     ],
 )
 def test_bad_model_or_scope(model: Any, scope: Any) -> None:
@@ -216,7 +217,8 @@ def test_a_composed_guarantee_for_several_rewards_covers_no_more_decisions() -> 
 
 
 def test_the_notions_have_words() -> None:
-    assert set(NOTIONS) == {"decision", "joint", "trajectory", "average", "report"}
+    assert set(NOTIONS) == {"decision", "joint", "trajectory", "average", "view", "report"}
+    assert "Neither server need be trusted alone" in NOTIONS["view"]
     assert "of all others together" in NOTIONS["joint"]
     assert "by itself" in NOTIONS["decision"]
     assert "All decisions of a run together" in NOTIONS["trajectory"]
@@ -234,6 +236,7 @@ def test_the_notions_have_words() -> None:
         ),
         ("trajectory", "central", ["All decisions of a run together", "on average", "trusted"]),
         ("report", "local", ["by its owner", "including the operator"]),
+        ("view", "split", ["one of two servers", "either server", "collude see every reward"]),
     ],
 )
 def test_explain_names_its_scope(scope: Any, model: Any, words: list[str]) -> None:
@@ -246,7 +249,7 @@ def test_explain_names_its_scope(scope: Any, model: Any, words: list[str]) -> No
     ).explain()
     for word in (*words, "one time step's reward", "e^ε = 3", "δ=1e-05", "Not covered", "[0, 1]"):
         assert word in text
-    others = {"Each decision by itself", "All decisions of a run together hide", "by its owner"}
+    others = {"Each decision by itself", "of a run together hide", "by its owner", "server need"}
     assert sum(other in text for other in others) == 1
 
 
