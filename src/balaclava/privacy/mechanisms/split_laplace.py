@@ -1,4 +1,4 @@
-"""Laplace noise of two servers, of which either is enough.
+"""Laplace noise of two servers: either noise is enough.
 
 Answer value + v + w, where v and w are independent and have density exp(-|v| / b) / (2 b) with
 b = sensitivity / epsilon. Each server adds one of them to its share of the value. A server knows
@@ -22,7 +22,7 @@ from balaclava.privacy.mechanisms.base import Terms, mechanism, proportional_los
 from balaclava.privacy.secret_shares import combine, modulus_bits, shared_release
 
 # Chance that the modulus of an exact release wraps.
-_WRAP_CHANCE = 2.0**-60
+_RELEASE_WRAPS = 2.0**-60
 # Newton's method doubles the correct digits in each step, from a first digit on.
 _QUANTILE_STEPS = 8
 
@@ -80,7 +80,7 @@ def exact_split_laplace(terms: Terms) -> float:
     """Release a number by the protocol of two servers, with the number as a device's."""
     position, steps, step = to_steps(terms.value, terms.sensitivity)
     values = abs(position) // steps + 1  # as many rewards would reach it
-    bits = modulus_bits(values, steps, terms.epsilon, _WRAP_CHANCE)
+    bits = modulus_bits(values, steps, terms.epsilon, _RELEASE_WRAPS)
     one, other = shared_release([position], steps, terms.epsilon, bits)
     return float(combine(one.releases[0], other.releases[0], bits) * step)
 
@@ -94,7 +94,7 @@ def exact_split_laplace(terms: Terms) -> float:
     borrows=True,
 )
 def split_laplace_release(rng: Any, value: float, sensitivity: float, epsilon: float) -> float:
-    """Release a sum of which each of two servers has a share, both with full noise."""
+    """Release a sum that two servers hold in shares, each with full noise."""
     # Simulation only: agents run `exact_split_laplace`, servers `secret_shares.noisy_sum`.
     scale = sensitivity / epsilon
     return float(value + rng.laplace(0.0, scale) + rng.laplace(0.0, scale))
