@@ -6,6 +6,7 @@ python benchmarks/contextual.py coverage --runs 10000
 python benchmarks/contextual.py steps
 python benchmarks/contextual.py agents
 python benchmarks/contextual.py late --runs 40
+python benchmarks/contextual.py values --runs 40
 """
 
 from __future__ import annotations
@@ -304,12 +305,81 @@ def late(runs: int) -> None:
         )  # fmt: skip
 
 
+def make_valued(
+    choose: Callable[..., Any],
+    learn: Callable[..., Any],
+    draw: Callable[..., Any],
+    renew: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Close a loop that also adds up the true values of the rule and of fixed arms."""
+
+    def play(
+        params: Any, state: Any, scene: Any, first: int, last: int, true: np.ndarray, rng: Any
+    ) -> None:
+        for t in range(first, last + 1):
+            renew(scene, t, rng)
+            arm, phase = choose(params, state, t, scene.features, rng)
+            for a in range(params.arms):
+                own = (state.chances[a] - params.least) / (1.0 - params.arms * params.least)
+                true[0] += own * scene.means[a]
+                true[1 + a] += scene.means[a]
+            learn(params, state, t, arm, draw(scene, t, arm, rng), phase, rng)
+
+    return play
+
+
+def values(runs: int) -> None:
+    """Intervals of values at 95 %: two arms, three features; epsilon 0.7 and 0.3 for values."""
+    z = np.random.default_rng(1).normal(size=(200, 2))
+    z /= 1.5 * np.abs(z).max(axis=0)
+    table = np.column_stack([np.full(200, 0.7), z / math.sqrt(2.0)])
+    for name, theta in (
+        ("half of the rewards, useful features", [0.7, 0.6, 0.0, 0.7, -0.6, 0.0]),
+        ("half of the rewards, useless features", [0.75, 0.0, 0.0, 0.7, 0.0, 0.0]),
+        ("3 % of the rewards, useful features", [0.045, 0.06, 0.0, 0.045, -0.06, 0.0]),
+    ):
+        world = bl.environment("linear", arms=2, theta=theta, contexts="disjoint", table=table)
+        base = bl.policy(
+            "dp-lin-bayes-ucb", arms=2, features=3, disjoint=True, epsilon=0.7, delta=1e-5
+        )
+        policy = bl.policy("with-values", arms=2, base=base, value_epsilon=0.3, least_chance=0.1)
+        loop = compiled(make_valued, *policy.kernels[1:3], world.draw, world.scene[1])
+        seen: dict[int, list[tuple[bool, float, float, bool | None]]] = {}
+        for run in range(runs):
+            rng, true, first = seeded(run), np.zeros(3), 1
+            state = policy.kernels.begin(policy.constants())
+            scene = world.scene[0](world.constants())
+            for last in (10**4, 10**5):
+                loop(policy.constants(), state, scene, first, last, true, rng)
+                estimates = policy.value_estimates(state, 0.95)
+                share = estimates[0].rewards / last  # of the decisions, in releases
+                halves = [0.5 * (row.interval[1] - row.interval[0]) for row in estimates]
+                inside = all(
+                    row.interval[0] <= mean <= row.interval[1]
+                    for row, mean in zip(estimates, true / last, strict=True)
+                )
+                seen.setdefault(last, []).append(
+                    (inside, share, halves[0], max(halves[1:]), estimates.context_helps)
+                )
+                first = last + 1
+        for last, rows in seen.items():
+            missed = sum(not row[0] for row in rows)
+            answers = [sum(row[4] is answer for row in rows) for answer in (True, False, None)]
+            rule, arms = (float(np.mean([row[i] for row in rows])) for i in (2, 3))
+            print(
+                f"{name}, {last:,}: missed {missed} of {runs}; half widths {rule:.3f} (rule), "
+                f"{arms:.3f} (arms); helps / does not / open: {answers}; in releases "
+                f"{np.mean([row[1] for row in rows]):.0%}; values {true / 10**5}"
+            )
+
+
 def main() -> None:
     parts = {"regret": (regret, 100), "coverage": (coverage, 10_000), "steps": (steps, 5)}
     parts |= {
         "agents": (agents, 5),
         "worlds": (worlds, 10),
         "late": (late, 40),
+        "values": (values, 40),
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=parts)

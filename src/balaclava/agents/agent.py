@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -26,6 +26,7 @@ from balaclava.agents.settling import (
 )
 from balaclava.agents.stopping import StopAdvice, stop_advice
 from balaclava.policies.base import CoefficientEstimate, Policy, unregistered_part
+from balaclava.policies.contextual.value_estimates import ValueEstimates
 from balaclava.privacy.guarantee import Guarantee, not_private
 from balaclava.privacy.randomness import SystemRandomness, seeded
 
@@ -364,13 +365,15 @@ class Agent:
             confidence: The probability that all intervals hold, in (0, 1).
 
         Returns:
-            The final estimates, with the winner if there is one.
+            The final estimates, with the winner if there is one; `values` of with-values.
 
         Raises:
             EstimateError: If the policy offers no estimates. The agent then continues.
             ParameterError: If `confidence` is not in (0, 1).
         """
-        self.estimates(confidence)
+        with_values = self._policy.value_estimates is not None
+        answer: Callable[[float], Any] = self.values if with_values else self.estimates
+        answer(confidence)
         self._require_own_process()
         with self._lock:
             self._claim_if_used()
@@ -381,7 +384,8 @@ class Agent:
                 for slot, phase in self._policy.closing_decisions(state, rng):
                     self._runner.forget_slot(self._book.clock, slot, phase)
             self._claim_if_used()
-        return self.estimates(confidence)
+        estimates: Estimates = answer(confidence)
+        return estimates
 
     def status(self) -> Status:
         """Counts of decisions, rewards and releases, and arms whose means seem to change.
@@ -460,6 +464,27 @@ class Agent:
             self._claim_if_used()
             estimates: Sequence[CoefficientEstimate] = self._policy.coefficients(self._runner.state)
             return estimates
+
+    def values(self, confidence: float = 0.95) -> ValueEstimates:
+        """Estimate the value of the running rule, of each fixed arm and of a target policy.
+
+        The intervals hold all together and in every round, except with probability
+        1 - confidence. They read released sums only, for which the policy has an epsilon of its
+        own. `context_helps` of the result compares the rule with the best fixed arm.
+
+        Args:
+            confidence: The probability that all intervals hold, in (0, 1).
+
+        Returns:
+            One entry a policy; print it for a table.
+
+        Raises:
+            EstimateError: If the policy estimates no values.
+            ParameterError: If `confidence` is not in (0, 1).
+        """
+        with self._lock:
+            self._claim_if_used()
+            return self._runner.values(confidence, self._arrival_condition(in_order=True))
 
     def winner(self, confidence: float = 0.95) -> int | None:
         """Name the best arm.
@@ -566,13 +591,17 @@ class Agent:
     def _reading(self, confidence: Any) -> EstimateReader:
         with self._lock:
             self._claim_if_used()
-            condition = arrival_condition(
-                window=self._delivery.window,
-                in_order=self._in_order,
-                lost=bool(self._delivery.cancelled or self._delivery.given_up),
-            )
+            condition = self._arrival_condition(self._in_order)
             decisions = tuple(self._decisions)
             return self._runner.reading(decisions, confidence, condition, self._order)
+
+    def _arrival_condition(self, in_order: bool) -> str | None:
+        """What estimates assume of arrivals; None if nothing."""
+        return arrival_condition(
+            window=self._delivery.window,
+            in_order=in_order,
+            lost=bool(self._delivery.cancelled or self._delivery.given_up),
+        )
 
     def adopt(self) -> None:
         """Continue in this process after a fork.

@@ -11,6 +11,7 @@ from balaclava.agents.estimates import EstimateReader
 from balaclava.agents.roster import ArmRoster
 from balaclava.errors import (
     BalaclavaError,
+    EstimateError,
     ParameterError,
     RewardError,
     failed_choice,
@@ -20,6 +21,7 @@ from balaclava.errors import (
 from balaclava.frames import arm_slots
 from balaclava.frames.pools import closing_decision
 from balaclava.policies.base import ArmRelease, NamedArms, Policy
+from balaclava.policies.contextual.value_estimates import ValueEstimates
 from balaclava.policies.local_policies import LocalPolicy
 from balaclava.policies.priors import PRIOR_FAILURE, counted_releases, rests_by
 from balaclava.privacy.device_report import checked_number
@@ -369,6 +371,18 @@ class PolicyRunner:
             return None
         wanted = set(arms)
         return {arm: each for arm, each in zip(slots, released, strict=True) if arm in wanted}
+
+    def values(self, confidence: Any, condition: str | None) -> ValueEstimates:
+        """Estimated values of policies; `condition` is what they assume of arrivals."""
+        if self.policy.value_estimates is None:
+            raise EstimateError(
+                f"{self.policy.name} estimates no values of policies, for which each reward is "
+                "released a second time; choose with-values around dp-lin-bayes-ucb, dp-linucb or "
+                "dp-squarecb"
+            )
+        values: ValueEstimates = self.policy.value_estimates(self.state, confidence)
+        values.condition = condition
+        return values
 
     def reading(
         self,

@@ -29,7 +29,6 @@ from balaclava.auditing.replay.replay_audit import ReplayAudit
 from balaclava.auditing.replay.scenario_kinds import SCENARIO_KINDS, UNSCALED_KINDS
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.policies.contextual.linear_context import ContextualPolicy
 from balaclava.simulation.engine import Device, chosen_device
 from balaclava.simulation.feedback import PROMPT
 from balaclava.simulation.gpu.device import device_error
@@ -193,7 +192,7 @@ def _plays_on_gpu(policy: Policy, device: Device, quick: bool) -> bool:
     if quick or policy.report_kernel is not None:
         check("device", device, Device)
         return False
-    if isinstance(policy, ContextualPolicy):
+    if policy.features is not None:
         if device == "cuda":
             raise device_error("environments with contexts are for the CPU only")
         return False

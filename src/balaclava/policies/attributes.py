@@ -43,6 +43,12 @@ class PolicyAttributes(Declared):
     coefficients: ClassVar[Callable[..., Any] | None] = None
     """Method `(state) -> estimates` of the coefficients of features; None if none are proved."""
 
+    value_estimates: ClassVar[Callable[..., Any] | None] = None
+    """Method `(state, confidence) -> estimates` of values of policies; None if there are none."""
+
+    feature_names: ClassVar[tuple[str, ...] | None] = None
+    """Names of the features, set on the object if given."""
+
     index_law: ClassVar[Callable[..., Any] | None] = None
     """Method `(pulls, total) -> distribution` of an arm's index; enables the exact audit."""
 

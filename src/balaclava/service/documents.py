@@ -117,11 +117,13 @@ def results_document(
         "windows": windows_document(experiment),
         "drift": drift_document(experiment),
         **safeguards_document(experiment),
+        "values": values_document(experiment, confidence),
     }
     reading = experiment.reading(confidence)
     if not isinstance(reading, EstimateReader):
         answer["note"] = str(reading)
-        answer["sentence"] = f"{total:,} decisions. {answer['note']}.{_breaker_sentence(answer)}"
+        known = answer["note"] + "." if answer["values"] is None else answer["values"]["sentence"]
+        answer["sentence"] = f"{total:,} decisions. {known}{_breaker_sentence(answer)}"
         return answer
     estimates = reading.estimates()
     answer["condition"] = estimates.condition
@@ -146,6 +148,31 @@ def results_document(
         answer["sentence"] += f" {more}"
     answer["sentence"] += _breaker_sentence(answer)
     return answer
+
+
+def values_document(experiment: ServedExperiment, confidence: float) -> dict[str, Any] | None:
+    """Estimated values of the rule, of fixed arms and of a target; None without any."""
+    values = experiment.values(confidence)
+    if values is None:
+        return None
+    policies = [
+        {
+            "policy": each.label,
+            "kind": each.kind,
+            "rewards": each.rewards,
+            "value": each.value,
+            "low": each.interval[0],
+            "high": each.interval[1],
+        }
+        for each in values
+    ]
+    return {
+        "policies": policies,
+        "context_helps": values.context_helps,
+        "gain": list(values.gain),
+        "condition": values.condition,
+        "sentence": values.sentence,
+    }
 
 
 def safeguards_document(experiment: ServedExperiment) -> dict[str, Any]:

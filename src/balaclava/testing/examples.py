@@ -10,7 +10,6 @@ from balaclava.environments.base import Environment
 from balaclava.environments.base import environment as make_environment
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
-from balaclava.policies.contextual.linear_context import ContextualPolicy
 
 Registered = TypeVar("Registered", bound=Declared)
 
@@ -69,8 +68,8 @@ def matching_environment(policy: Policy) -> Environment:
         An environment with as many arms, and with contexts or advice if the policy needs them.
     """
     means = np.linspace(0.2, 0.8, policy.arms)
-    if isinstance(policy, ContextualPolicy):
-        return matching_contexts(policy)
+    if policy.features is not None:
+        return matching_contexts(policy, policy.features)
     if policy.rewards == "bounded":
         low, high = policy.accepts
         if (low, high) == (0.0, 1.0):
@@ -88,9 +87,8 @@ def matching_environment(policy: Policy) -> Environment:
     return make_environment("gaussian", means=means)
 
 
-def matching_contexts(policy: ContextualPolicy) -> Environment:
-    """Contexts of the policy's shape, with means that are linear in them."""
-    d = policy.features
+def matching_contexts(policy: Policy, d: int) -> Environment:
+    """Contexts of the policy's shape, with d features, and means that are linear in them."""
     if not policy.disjoint:
         if d == 1:  # drawn contexts have an intercept and at least one feature
             table = np.linspace(0.2, 0.8, policy.arms).reshape(1, -1, 1)

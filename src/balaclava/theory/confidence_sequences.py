@@ -194,6 +194,29 @@ def mean_interval(
     return low, high
 
 
+def limit_by_squares(
+    total: float, squares: float, rewards: int, draws: int, noise: float, failure: float
+) -> float:
+    """Lower limit of the mean of numbers Y in [-1/2, 1/2] whose squares are known to be small.
+
+    `total` is the sum of the Y and of `draws` draws of noise; `squares` a sum of bounds on E[Y^2],
+    each known before its Y. As (e^z - 1 - z)/z^2 grows, E e^(x Y) is at most
+    exp(x E[Y] + 4 E[Y^2] (e^(x/2) - 1 - x/2)). With this in place of the chord, each x of the
+    mixture is a supermartingale, and with weight w it ever reaches 1/(w failure) with probability
+    at most w `failure`. Each x gives a limit; all hold together.
+    """
+    x = _LARGEST_RATE if noise * _LARGEST_RATE < _RATE_SHARE else _RATE_SHARE / noise
+    limit = -0.5
+    for k in range(MIXTURE_RATES):
+        weight = _WEIGHT_DECAY / ((k + _WEIGHT_DECAY) * (k + _WEIGHT_DECAY + 1.0))
+        log = 4.0 * squares * (math.expm1(0.5 * x) - 0.5 * x) - math.log(weight * failure)
+        if draws > 0:
+            log -= draws * log_less_noise(noise, x)
+        limit = max(limit, (total - log / x) / rewards)
+        x *= math.sqrt(0.5)
+    return limit - REWARD_GRID
+
+
 def largest_radius(rewards: int, draws: int, noise: float, failure: float) -> float:
     """A bound on how far the limits of `mean_interval` are from the released mean, for any data.
 

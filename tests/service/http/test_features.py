@@ -138,6 +138,47 @@ def test_it_learns_who_likes_what(open_service: Callable[..., Service]) -> None:
         assert sum(each["label"] == label for each in made) >= 18
 
 
+def test_values_say_whether_context_helps(open_service: Callable[..., Service]) -> None:
+    """Epsilon 8 and rewards on arrival; the guarantee charges both releases of a reward."""
+    from balaclava.service.http.app import create_app
+
+    service = open_service()
+    client = TestClient(create_app(service, keys=False), base_url="http://localhost")
+    base = {"name": "dp-lin-bayes-ucb", "batch": 60} | NEWS["parameters"] | {"epsilon": 4.0}
+    parameters = {"base": base, "value_epsilon": 4.0, "least_chance": 0.25, "value_batch": 100}
+    made = create(
+        client, policy="with-values", parameters=parameters, arms=NEWS["arms"], default_reward=None
+    )
+    assert made["guarantee"]["epsilon"] == 8.0
+    assert made["features"]["public"]
+    assert made["features"]["names"] == ["always", "evening"]
+    first = client.get(f"{URL}/results").json()["values"]
+    assert [each["value"] for each in first["policies"]] == [None] * 3
+    assert first["gain"] == [-1.0, 1.0]
+    assert first["context_helps"] is None
+    best = {1.0: "sports", -1.0: "politics"}
+    for _ in range(40):
+        for evening, label in best.items():
+            decisions = decide(client, features=[1.0, evening], count=10)
+            assert {each["propensity"] for each in decisions} <= {0.25, 0.75}
+            rewards = [
+                {"decision_id": each["decision_id"], "value": float(each["label"] == label)}
+                for each in decisions
+            ]
+            assert client.post("/v1/rewards", json=rewards).status_code == 200
+    results = client.get(f"{URL}/results").json()
+    policies = {each["policy"]: each for each in results["values"]["policies"]}
+    assert list(policies) == ["rule", "always sports", "always politics"]
+    assert policies["rule"]["rewards"] == 800
+    assert policies["rule"]["value"] > 0.9
+    assert abs(policies["always sports"]["value"] - 0.5) < 0.15
+    assert results["values"]["context_helps"] is True
+    assert "context helps" in results["sentence"]
+    page = client.get("/experiments/shop").text
+    assert "Values of policies" in page
+    assert "always politics" in page
+
+
 def test_decisions_that_do_not_learn_follow_features_and_change_nothing(
     open_service: Callable[..., Service],
 ) -> None:

@@ -139,6 +139,8 @@ class ScenarioRunner:
         statements: list[Any] = [policy.changed_arms(state), policy.restarts(state)]
         if policy.coefficients is not None:
             statements.append(policy.coefficients(state))
+        if policy.value_estimates is not None:
+            statements.append(policy.value_estimates(state, _CONFIDENCE))
         if policy.scope == "decision":  # its rewards may not be displayed in any other way
             return repr(statements).encode()
         numbers = [policy.propensity(state, arm)]

@@ -26,7 +26,8 @@ def trajectory_policies(**parameters: Any) -> dict[str, Policy]:
     """
     policies = {}
     for name, cls in POLICIES.classes().items():
-        plain = "features" not in cls.annotations and name not in FOR_AN_ANSWER
+        plain = cls.annotations.keys().isdisjoint(("features", "base"))
+        plain = plain and name not in FOR_AN_ANSWER
         fits = plain and cls.rewards == "bounded" and cls.scope == "trajectory"
         if not fits or not cls.__module__.startswith("balaclava."):
             continue

@@ -98,7 +98,7 @@ def begin(params: Params) -> State:
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) -> tuple[int, int]:
+def best_arm(params: Params, state: State, context: np.ndarray) -> int:
     best, highest, fewest = 0, -math.inf, 0
     for arm in range(params.arms):
         block = linear_context.coefficient_block(state.asked.size, arm)
@@ -109,6 +109,12 @@ def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) 
         asked = state.asked[block]
         if index > highest or (index == highest and asked < fewest):
             best, highest, fewest = arm, index, asked
+    return best
+
+
+@kernel(borrows=True)
+def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) -> tuple[int, int]:
+    best = best_arm(params, state, context)
     return best, note_decision(params, state, best, context)
 
 
@@ -291,6 +297,7 @@ class DPLinBayesUCB(PrivateSumsPolicy):
     see_also = "ldp-linucb, dp-linucb, dp-lin-ts, dp-imed"
     examples = ({"delta": 1e-3, "batch": 12, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, forget)
+    rule = linear_context.Rule(linear_context.sure(best_arm), note_decision)
     radius_scale: RadiusScale = 1.5
     batch: Batch | None = None
 

@@ -18,7 +18,7 @@ from balaclava.frames.episodes import (
 from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import dot, radius, squared_width
 from balaclava.policies.base import CoefficientEstimate, Kernels, register
-from balaclava.policies.contextual.linear_context import coefficient_block, context_row
+from balaclava.policies.contextual.linear_context import Rule, coefficient_block, context_row, sure
 from balaclava.policies.contextual.private_sums import (
     Params,
     PrivateLinearPolicy,
@@ -67,7 +67,7 @@ def renew_radius(params: Params, state: State, block: int) -> None:
 
 
 @kernel(borrows=True)
-def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) -> tuple[int, int]:
+def best_arm(params: Params, state: State, context: np.ndarray) -> int:
     episodes = state.episodes
     best, highest = block_in_first_episode(episodes), -math.inf
     for arm in range(params.arms if best == NO_ROW else 0):
@@ -79,7 +79,18 @@ def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) 
         index = dot(episodes.theta[block], x) + state.radii[block] * math.sqrt(square)
         if index > highest:
             best, highest = arm, index
-    return best, note_decision(params, episodes, best, context)
+    return best
+
+
+@kernel(borrows=True)
+def note(params: Params, state: State, arm: int, context: np.ndarray) -> int:
+    return note_decision(params, state.episodes, arm, context)
+
+
+@kernel(borrows=True)
+def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) -> tuple[int, int]:
+    best = best_arm(params, state, context)
+    return best, note(params, state, best, context)
 
 
 @kernel(borrows=True)
@@ -163,6 +174,7 @@ class DPLinUCB(PrivateLinearPolicy):
     see_also = "dp-lin-bayes-ucb, dp-lin-ts, linucb, ldp-linucb"
     examples = ({"delta": 1e-3, "first_episode": 20, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, forget)
+    rule = Rule(sure(best_arm), note)
 
     @property
     def shortest(self) -> float:

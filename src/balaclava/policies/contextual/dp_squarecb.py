@@ -145,6 +145,13 @@ def weigh_by_gap(params: Params, state: State, context: np.ndarray) -> None:
 
 
 @kernel(borrows=True)
+def weigh(params: Params, state: State, context: np.ndarray, chances: np.ndarray) -> None:
+    weigh_by_gap(params, state, context)
+    for arm in range(params.arms):
+        chances[arm] = state.chances[arm]
+
+
+@kernel(borrows=True)
 def note_decision(params: Params, state: State, arm: int, context: np.ndarray) -> int:
     """Keep the row of a decision until its reward comes; UNLEARNED if too many are open."""
     free = pending.free_note(state.moments.pending)
@@ -291,6 +298,7 @@ class DPSquareCB(JointPolicy):
         {"disjoint": True, "first_batch": 12, "outstanding": 512},
     )
     kernels = Kernels(begin, choose, learn, forget)
+    rule = linear_context.Rule(weigh, note_decision)
     epsilon: Epsilon
     delta: Delta
     first_batch: FirstBatch | None = None

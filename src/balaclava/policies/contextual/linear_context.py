@@ -7,8 +7,8 @@ kept with it until its reward arrives.
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,30 @@ def copy_features(params: Any, row: np.ndarray, note: np.ndarray) -> None:
         note[i] = scale * row[i]
 
 
+class Rule(NamedTuple):
+    """Kernels of a policy whose chances are known: how it decides, and how it notes a decision.
+
+    - `weigh(params, state, context, chances)`: writes the chance of each arm.
+    - `note(params, state, arm, context) -> phase`: keeps the features of a decision for an arm.
+    """
+
+    weigh: Callable[..., None]
+    note: Callable[..., int]
+
+
+@functools.cache
+def sure(best_arm: Callable[..., int]) -> Callable[..., None]:
+    """`weigh` of a rule without chance, from the kernel `best_arm(params, state, context)`."""
+
+    @kernel(borrows=True)
+    def weigh(params: Any, state: Any, context: np.ndarray, chances: np.ndarray) -> None:
+        for arm in range(chances.size):
+            chances[arm] = 0.0
+        chances[best_arm(params, state, context)] = 1.0
+
+    return weigh
+
+
 class ContextualPolicy(BoundedPolicy):
     """A policy that decides by features, for rewards in a known range.
 
@@ -81,7 +105,7 @@ class ContextualPolicy(BoundedPolicy):
     feature_bound: FeatureBound = 1.0
     long_features: LongFeatures = "refuse"
     outstanding: Outstanding = 4096
-    feature_names: ClassVar[tuple[str, ...] | None] = None  # set on the object if given
+    rule: ClassVar[Rule | None] = None  # if the chances of arms are known
 
     def __post_init__(self) -> None:
         if isinstance(self.features, list | tuple):

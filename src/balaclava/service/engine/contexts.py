@@ -11,7 +11,7 @@ import numpy as np
 from balaclava.agents.policy_runner import Choice, PolicyRunner
 from balaclava.errors import BalaclavaError, PolicyError
 from balaclava.policies.base import Policy
-from balaclava.policies.contextual.linear_context import CONTEXT_IS_PUBLIC, ContextualPolicy
+from balaclava.policies.contextual.linear_context import CONTEXT_IS_PUBLIC
 from balaclava.service.problems import Problem
 
 PUBLIC_FEATURES = (
@@ -35,7 +35,7 @@ class _NoReleases:
 
 
 def takes_features(policy: Policy) -> bool:
-    return isinstance(policy, ContextualPolicy)
+    return policy.features is not None
 
 
 def are_public(policy: Policy) -> bool:
@@ -77,7 +77,7 @@ def choose_without_learning(
 
 def features_document(policy: Policy) -> dict[str, Any] | None:
     """What a decision's features must be; None for a policy without contexts."""
-    if not isinstance(policy, ContextualPolicy):
+    if not takes_features(policy):
         return None
     return {
         "number": policy.features,

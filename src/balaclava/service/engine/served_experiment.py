@@ -20,6 +20,7 @@ from balaclava.agents.saving import DamageError, fill_from_bytes, state_bytes
 from balaclava.agents.settling import arrival_condition
 from balaclava.errors import BalaclavaError, EstimateError, ParameterError, SavedStateError
 from balaclava.policies.base import NamedArms
+from balaclava.policies.contextual.value_estimates import ValueEstimates
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
@@ -559,11 +560,20 @@ class ServedExperiment:
     def condition(self) -> str | None:
         """What the intervals assume of arrivals. It does not depend on them, as readers see it."""
         estimation = self.policy.estimation
+        return self._condition(in_order=estimation is not None and estimation.in_order)
+
+    def _condition(self, in_order: bool) -> str | None:
         return arrival_condition(
             window=self.settles_by_window,
-            in_order=estimation is not None and estimation.in_order,
+            in_order=in_order,
             lost=self.definition.default_reward is None,
         )
+
+    def values(self, confidence: float) -> ValueEstimates | None:
+        """Estimated values of policies; None if the policy has none."""
+        if self.policy.value_estimates is None:
+            return None
+        return self.runner.values(confidence, self._condition(in_order=True))
 
     def snapshot(self) -> dict[str, Any] | None:
         """A point of the charts, if one is due; that depends on the number of decisions only."""

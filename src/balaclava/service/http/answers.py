@@ -112,6 +112,7 @@ class ResultsOut(AnswerBody):
     guardrails: list[dict[str, Any]]
     breaker: dict[str, Any] | None
     sample_ratio: dict[str, Any] | None
+    values: dict[str, Any] | None
     sentence: str
 
 
