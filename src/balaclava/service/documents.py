@@ -122,8 +122,7 @@ def results_document(
     reading = experiment.reading(confidence)
     if not isinstance(reading, EstimateReader):
         answer["note"] = str(reading)
-        known = answer["note"] + "." if answer["values"] is None else answer["values"]["sentence"]
-        answer["sentence"] = f"{total:,} decisions. {known}{_breaker_sentence(answer)}"
+        answer["sentence"] = _sentence_without_means(answer)
         return answer
     estimates = reading.estimates()
     answer["condition"] = estimates.condition
@@ -187,6 +186,12 @@ def safeguards_document(experiment: ServedExperiment) -> dict[str, Any]:
         "breaker": None if trip is None else trip._asdict(),
         "sample_ratio": ratio,
     }
+
+
+def _sentence_without_means(answer: dict[str, Any]) -> str:
+    values = answer["values"]
+    known = f"{answer['note']}." if values is None else values["sentence"]
+    return f"{answer['decisions']:,} decisions. {known}{_breaker_sentence(answer)}"
 
 
 def _breaker_sentence(answer: dict[str, Any]) -> str:
