@@ -15,16 +15,24 @@ Limit = Annotated[float, Range(0, 1, "limit of every mean")]
 
 
 class Walk(NamedTuple):
-    """The scene of a game."""
+    """The scene of a game: arrays only, so that a GPU can hold one for each game."""
 
-    world: Any
+    step: np.ndarray  # one element, as those below but `means`
+    low: np.ndarray
+    high: np.ndarray
     means: np.ndarray  # [arm], of this round
-    best: np.ndarray  # one element: the largest mean
+    best: np.ndarray  # the largest mean
 
 
 @kernel
 def start_walk(world: Any) -> Walk:
-    return Walk(world, world.means.copy(), np.zeros(1))
+    return Walk(
+        step=np.full(1, world.step),
+        low=np.full(1, world.low),
+        high=np.full(1, world.high),
+        means=world.means.copy(),
+        best=np.zeros(1),
+    )
 
 
 @kernel(borrows=True)
@@ -43,8 +51,8 @@ def move_means(walk: Walk, t: int, rng: Any) -> None:
     walk.best[0] = 0.0
     for arm in range(walk.means.size):
         if t > 1:
-            step = walk.world.step * rng.standard_normal()
-            walk.means[arm] = reflected(walk.means[arm] + step, walk.world.low, walk.world.high)
+            step = walk.step[0] * rng.standard_normal()
+            walk.means[arm] = reflected(walk.means[arm] + step, walk.low[0], walk.high[0])
         walk.best[0] = max(walk.best[0], walk.means[arm])
 
 

@@ -16,7 +16,9 @@ from balaclava.environments.base import (
     Offers,
     Scene,
     attribute,
+    nothing_new,
     register,
+    same_world,
 )
 from balaclava.environments.moving_means import MovingEnvironment
 
@@ -79,7 +81,8 @@ def wrapped_scene(inner: Scene) -> Scene:
                 least = min(least, gap(world.inner, t, other, reward))
         return gap(world.inner, t, arm, reward) - least
 
-    return Scene(open_scene, renew, score)
+    fixed = open_inner is same_world
+    return Scene(same_world, nothing_new, score) if fixed else Scene(open_scene, renew, score)
 
 
 STATIONARY = Scene(score=gap_on_offer)

@@ -93,6 +93,11 @@ class ArmSegments:
         self.begin = self.policy.kernels.begin
         self.state = self.begin(self.params)
 
+    @property
+    def policy_in_play(self) -> Policy:
+        """The policy with as many arms as are on offer."""
+        return dataclasses.replace(self.policy, arms=len(self.arms))
+
     def change(self, arms: tuple[int, ...], t: int, rng: Any) -> None:
         """Retire and add arms, before the round after t."""
         if set(arms) == set(self.arms):

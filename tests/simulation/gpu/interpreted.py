@@ -15,27 +15,7 @@ import pytest
 
 import balaclava as bl
 from balaclava.simulation.gpu import device, device_loop, launches, philox_draws
-
-DRAWS = {
-    "random": philox_draws.uniform,
-    "integers": philox_draws.integer,
-    "laplace": philox_draws.laplace,
-    "standard_exponential": philox_draws.exponential,
-    "standard_normal": philox_draws.normal,
-    "beta": philox_draws.beta,
-}
-
-
-class Stream:
-    """The device's `rng` in Python: numpy's names for the draws of `philox_draws`."""
-
-    def __init__(self, key: Any, place: int, memory: philox_draws.PhiloxState) -> None:
-        self.origin = np.uint64(key), np.uint64(place), memory
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in DRAWS:
-            raise AttributeError(name)
-        return lambda *arguments: DRAWS[name](*self.origin, *arguments)
+from balaclava.simulation.gpu.host_stream import HostStream
 
 
 class OnDevice(np.ndarray):
@@ -130,7 +110,7 @@ def install(patch: pytest.MonkeyPatch, bank: Bank | None = None) -> None:
         driver(bank or Bank(1 << 30)),
         ModuleType("balaclava.simulation.gpu.random_streams"),
     )
-    streams.device_random = Stream  # type: ignore[attr-defined]
+    streams.device_random = HostStream  # type: ignore[attr-defined]
     patch.setitem(sys.modules, streams.__name__, streams)
     patch.setitem(sys.modules, "numba.cuda", cuda)
     patch.setattr(numba, "cuda", cuda, raising=False)
@@ -147,12 +127,17 @@ def by_hand(
     key, (begin, choose, learn, _) = device_loop.philox_key(seed), policy.kernels
     params, constants, prepare = policy.constants(), world.constants(), policy.prepare()
     state, total, pulls, history = begin(params), 0.0, np.zeros(policy.arms, np.int64), []
-    rng, world_rng = (Stream(key, 2 * repetition + n, philox_draws.new_stream()) for n in (0, 1))
+    scene = world.scene.open(constants)
+    scene_rng = HostStream(key, (1 << 63) + repetition, philox_draws.new_stream())
+    rng, world_rng = (
+        HostStream(key, 2 * repetition + n, philox_draws.new_stream()) for n in (0, 1)
+    )
     for t in range(1, int(rounds[-1]) + 1):
-        arm, phase = choose(params, state, t, world.advise(constants, t), rng)
-        reward = world.draw(constants, t, arm, world_rng)
+        world.scene.renew(scene, t, scene_rng)
+        arm, phase = choose(params, state, t, world.advise(scene, t), rng)
+        reward = world.draw(scene, t, arm, world_rng)
         learn(params, state, t, arm, prepare(params, reward), phase, rng)
-        total += reward
+        total += world.scene.score(scene, t, arm, reward)
         pulls[arm] += 1
         if t in rounds:
             history.append((pulls.copy(), total))

@@ -12,7 +12,12 @@ import balaclava as bl
 from balaclava.auditing.games.device_games import make_count, state_of
 from balaclava.auditing.scenario import plain_scenario
 from balaclava.simulation.gpu import philox_draws
-from balaclava.simulation.gpu.device_loop import make_device_play, register_kernels, set_up
+from balaclava.simulation.gpu.device_loop import (
+    first_policy,
+    make_device_play,
+    register_kernels,
+    set_up,
+)
 from balaclava.simulation.gpu.device_states import map_arrays, state_access
 
 
@@ -37,6 +42,7 @@ def pretended_device() -> Iterator[None]:
 
 def to_ptx(policy: bl.Policy, environment: bl.Environment, pairs: int = 1) -> str:
     """The loop of a pair, or of several alike, in NVIDIA's assembly."""
+    policy = first_policy(policy, environment)
     games = set_up(pairs * [(policy, environment)], pairs * [0], 2, np.ascontiguousarray)
     play = make_device_play(policy, environment, pairs > 1)
     return compiled_to_ptx(play, 2, 1, 1, 0, 0, 0, *games)

@@ -86,6 +86,26 @@ def test_an_unusual_setting_agrees_with_the_cpu(what):
     assert agree(policy, bl.environment("bernoulli", means=means))
 
 
+SCHEDULE = [(1, [0.2, 0.5, 0.9]), (201, [0.9, 0.5, 0.2])]
+MOVING = {
+    "changing": {"schedule": SCHEDULE, "period": 300},
+    "drifting": {"means": [0.2, 0.5, 0.8], "step": 0.02},
+    "bernoulli": {"means": [0.2, 0.5, 0.8]},
+}
+
+
+@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("memory", [None, "detect", 160])
+@pytest.mark.parametrize("name", MOVING)
+def test_means_and_arms_that_change_agree_with_the_cpu(name, memory):
+    policy = bl.policy("dp-imed", arms=3, epsilon=5.0, first_batch=8, memory=memory)
+    assert agree(policy, bl.environment(name, **MOVING[name]))
+    offers = [(1, [0, 1]), (151, [0, 1, 2]), (351, [2, 0]), (451, [2, 0, 1])]
+    inner = {"name": name, **MOVING[name]}
+    assert agree(policy, bl.environment("offered-arms", inner=inner, offers=offers))
+
+
 @needs_gpu
 @pytest.mark.gpu
 def test_results_depend_on_the_seed_alone(monkeypatch):

@@ -16,8 +16,12 @@ from balaclava.authoring import begin_tally, learn_tally
 from balaclava.errors import PolicyError
 from balaclava.experiments import sweep_runner
 from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
+from balaclava.simulation.arm_segments import segment_player
 from balaclava.simulation.gpu import launches
+from balaclava.simulation.gpu.device_loop import philox_key
+from balaclava.simulation.gpu.host_stream import HostStream
 from balaclava.simulation.gpu.launches import game_batches, play_in_turn
+from balaclava.simulation.gpu.philox_draws import new_stream
 from balaclava.simulation.simulation_batches import Simulation, simulate_all
 from balaclava.testing.examples import examples, matching_environment
 from tests.simulation.gpu.interpreted import Bank, by_hand, install
@@ -58,6 +62,53 @@ def test_a_game_depends_on_its_seed_alone(name, shape, monkeypatch):
     assert [*results.runs[name]] == [0, 1]
     for run in results.runs[name].values():
         requires_the_same(run, policy, world, 2**70 + 1)
+
+
+MOVING = {
+    "changing": {"schedule": [(1, [0.2, 0.5, 0.9]), (41, [0.9, 0.5, 0.2])], "period": 60},
+    "drifting": {"means": [0.2, 0.5, 0.8], "step": 0.05},
+}
+
+
+@pytest.mark.parametrize("memory", [None, "detect", 80])
+@pytest.mark.parametrize("world", MOVING)
+def test_means_that_move_are_played(world, memory):
+    policy = bl.policy("dp-imed", arms=3, epsilon=5.0, first_batch=4, memory=memory)
+    moving = bl.environment(world, **MOVING[world])
+    results = bl.simulate(
+        policy, moving, horizon=100, repetitions=2, seed=3, checkpoints=ROUNDS, device="cuda"
+    )
+    assert [*results.runs["dp-imed"]] == [0, 1]
+    for run in results.runs["dp-imed"].values():
+        requires_the_same(run, policy, moving, 3)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("inner", ["bernoulli", *MOVING])
+def test_arms_that_come_and_leave_are_played(inner, shape, monkeypatch):
+    """As on the CPU, but for the streams; a checkpoint is at a change, and one is beside it."""
+    for what, value in SHAPES[shape].items():
+        monkeypatch.setattr(launches, what, value)
+    own = MOVING.get(inner, {"means": [0.2, 0.5, 0.9]})
+    offers = [(1, [0, 1]), (31, [0, 1, 2]), (71, [2]), (91, [2, 0])]
+    world = bl.environment("offered-arms", inner={"name": inner, **own}, offers=offers)
+    policies = {
+        "imed": bl.policy("dp-imed", arms=3, epsilon=5.0, first_batch=4),
+        "ts": bl.policy("lazy-dp-ts", arms=3, epsilon=5.0),
+    }
+    rounds = np.array([30, 72, 100])
+    results = bl.simulate(
+        policies, world, horizon=100, repetitions=2, seed=3, checkpoints=rounds, device="cuda"
+    )
+    key = philox_key(3)
+    for label, policy in policies.items():
+        for number, run in results.runs[label].items():
+            places = (2 * number, 2 * number + 1, (1 << 63) + number)
+            streams = [HostStream(key, place, new_stream()) for place in places]
+            play = segment_player(policy, world, rounds, interpreted=True)
+            history, totals, _ = play(*streams, np.zeros(2, np.int64))
+            assert np.array_equal(run.pulls, history[-1])
+            assert np.allclose(run.regret, totals)
 
 
 def test_any_repetition_is_played_alone():

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from balaclava.environments.base import same_world
 from balaclava.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -38,11 +37,8 @@ def gpu_refusal(environment: Environment | None, feedback: Feedback, winners: bo
         return "winners=True is for the CPU only"
     if not feedback.prompt:
         return "delays are for the CPU only"
-    if environment is not None and environment.arms_on_offer is not None:
-        return "arms that come and leave are for the CPU only"
-    if environment is not None and environment.scene.open is not same_world:
-        kind = "means that drift" if environment.dimension is None else "contexts"
-        return f"environments with {kind} are for the CPU only"
+    if environment is not None and environment.dimension is not None:
+        return "environments with contexts are for the CPU only"
     return ""
 
 

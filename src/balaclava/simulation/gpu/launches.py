@@ -22,16 +22,22 @@ from balaclava._core.kernels import compiling
 from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
+from balaclava.simulation.arm_segments import ArmSegments
 from balaclava.simulation.gpu import device_loop
 from balaclava.simulation.gpu.device import device_compiler, device_errors
 from balaclava.simulation.gpu.device_loop import (
+    STATE,
+    STREAMS,
     DeviceGames,
     compiled_loop,
+    first_policy,
     initial_state,
     launch_key,
+    philox_key,
     set_up,
 )
-from balaclava.simulation.gpu.device_states import repeat_on_device, state_bytes
+from balaclava.simulation.gpu.device_states import map_arrays, repeat_on_device, state_bytes
+from balaclava.simulation.gpu.host_stream import HostStream
 from balaclava.simulation.loops import make_play, rehearse
 from balaclava.simulation.results import Results, Run
 from balaclava.simulation.task_threads import run_tasks
@@ -108,7 +114,8 @@ def play_batches(batches: Sequence[GameBatch], report: Report) -> Iterator[tuple
                 raise_if_stopped()
                 mine = [batches[number] for number in numbers]
                 with device_errors():
-                    return LaunchGroup(mine, memory, raise_if_stopped).play(report_in_turn)
+                    group = group_kind(mine)(mine, memory, raise_if_stopped)
+                    return group.play(report_in_turn)
 
         return play
 
@@ -122,7 +129,9 @@ def group_batches(batches: Sequence[GameBatch]) -> list[list[int]]:
     """Group the indices of batches that one launch can play; the longest group first."""
     groups: dict[Any, list[int]] = {}
     for number, batch in enumerate(batches):
-        how = batch.rounds.tobytes(), batch.repetitions, batch.first
+        how: tuple[Any, ...] = batch.rounds.tobytes(), batch.repetitions, batch.first
+        if batch.environment.arms_on_offer is not None:  # states change size: alone
+            how = (*how, number)
         groups.setdefault((*launch_key(batch.policy, batch.environment), *how), []).append(number)
 
     def length(numbers: list[int]) -> int:
@@ -134,7 +143,7 @@ def group_batches(batches: Sequence[GameBatch]) -> list[list[int]]:
 
 def game_bytes(batch: GameBatch) -> int:
     """The bytes of one game on the device, with its total and its fault."""
-    return state_bytes(initial_state(batch.policy)) + 16
+    return state_bytes(initial_state(batch.policy, batch.environment)) + 16
 
 
 def total_bytes(batches: Sequence[GameBatch]) -> int:
@@ -149,7 +158,7 @@ def play_in_turn(batches: Iterable[GameBatch]) -> Iterator[Run]:
     """Play batches one after the other."""
     for batch in batches:
         with device_errors():
-            (runs,) = LaunchGroup([batch]).play()
+            (runs,) = group_kind([batch])([batch]).play()
         yield from runs
 
 
@@ -233,7 +242,10 @@ class LaunchGroup:
         self.batches = batches
         self._needed = total_bytes(batches)
         self._memory = memory or DeviceMemory(self._needed)
-        self._pairs = [(batch.policy, batch.environment) for batch in batches]
+        self._pairs = [
+            (first_policy(batch.policy, batch.environment), batch.environment) for batch in batches
+        ]
+        self._rounds_at_once, self._rate = _FIRST_LAUNCH_ROUNDS, np.inf
         self._seeds = [batch.seed for batch in batches]
         self._stream, self._event = cuda.stream(), cuda.event(timing=False)
         policy, environment = self._pairs[0]
@@ -272,36 +284,45 @@ class LaunchGroup:
         self, games: DeviceGames, rounds: np.ndarray, first: int, count: int, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
         """Regret at each checkpoint and final pulls, of each pair and game."""
-        launch = self._launcher(count)
         regret = np.empty((len(self.batches), count, rounds.size))
-        rounds_so_far, chunk, rate = 0, _FIRST_LAUNCH_ROUNDS, np.inf
+        self._rounds_at_once, self._rate = _FIRST_LAUNCH_ROUNDS, np.inf
         self._wait(0.0)  # until the games are allocated
+        since = 0
         for c, checkpoint in enumerate(rounds.tolist()):
-            while rounds_so_far < checkpoint:
-                until = min(checkpoint, rounds_so_far + chunk)
-                began = time.perf_counter()
-                launch(first, rounds_so_far, until, *games)
-                self._wait((until - rounds_so_far) / rate)
-                rate = (until - rounds_so_far) / max(time.perf_counter() - began, 1e-6)
-                chunk = max(1, min(int(rate * _LAUNCH_SECONDS), 8 * chunk))
-                report((until - rounds_so_far) * count * len(self.batches))
-                rounds_so_far = until
+            games, since = self._advance(games, first, count, since, checkpoint, report), checkpoint
             pulls, totals = self._checkpoint_values(games, count)
             for pair, (_, environment) in enumerate(self._pairs):
                 at = np.full(count, checkpoint)
                 regret[pair, :, c] = environment.regret(at, pulls[pair], totals[pair])
         return regret, pulls
 
-    def _set_up(self, count: int) -> DeviceGames:
+    def _advance(
+        self, games: DeviceGames, first: int, count: int, since: int, until: int, report: Report
+    ) -> DeviceGames:
+        """Play the rounds after `since` up to `until`, in launches of similar length."""
+        launch = self._launcher(count)
+        while since < until:
+            end = min(until, since + self._rounds_at_once)
+            began = time.perf_counter()
+            launch(first, since, end, *games)
+            self._wait((end - since) / self._rate)
+            self._rate = (end - since) / max(time.perf_counter() - began, 1e-6)
+            most = min(int(self._rate * _LAUNCH_SECONDS), 8 * self._rounds_at_once)
+            self._rounds_at_once = max(1, most)
+            report((end - since) * count * len(self.batches))
+            since = end
+        return games
+
+    def _put(self, array: np.ndarray) -> Any:
         from numba import cuda
 
-        def put(array: np.ndarray) -> Any:
-            return cuda.to_device(array, stream=self._stream)
+        return cuda.to_device(array, stream=self._stream)
 
+    def _set_up(self, count: int) -> DeviceGames:
         def repeat(array: np.ndarray, games: int) -> Any:
             return repeat_on_device(array, games, self._stream, self._memory.keep)
 
-        return set_up(self._pairs, self._seeds, count, put, repeat)
+        return set_up(self._pairs, self._seeds, count, self._put, repeat)
 
     def _launcher(self, count: int) -> Callable[..., None]:
         """A function that launches `count` games of each pair for given rounds."""
@@ -339,11 +360,93 @@ class LaunchGroup:
         return max(1, most)
 
 
+class OfferedGroup(LaunchGroup):
+    """A batch whose arms come and leave: the host changes the states between two segments.
+
+    Then the loop is compiled for another number of arms, and a change takes the host about a
+    millisecond a game.
+    """
+
+    def play(self, report: Report = lambda _: None) -> list[list[Run]]:
+        offers = self.batches[0].environment.arms_on_offer
+        assert offers is not None
+        self._next_arms = {start - 1: arms for start, arms in offers if start > 1}
+        return super().play(report)
+
+    def _set_up(self, count: int) -> DeviceGames:
+        policy, environment = self._pairs[0]
+        self._loop = compiled_loop(policy, environment, False)
+        offers = environment.arms_on_offer
+        whole = self.batches[0].policy
+        self._segments = [ArmSegments(whole, offers[0][1]) for _ in range(count)] if offers else []
+        return super()._set_up(count)
+
+    def _advance(
+        self, games: DeviceGames, first: int, count: int, since: int, until: int, report: Report
+    ) -> DeviceGames:
+        for end in [*(end for end in self._next_arms if since < end < until), until]:
+            if since in self._next_arms:
+                games = self._changed(games, first, count, since)
+            games = super()._advance(games, first, count, since, end, report)
+            since = end
+        return games
+
+    def _changed(self, games: DeviceGames, first: int, count: int, since: int) -> DeviceGames:
+        """The games with the arms of the segment that begins after round `since`."""
+        states = self._fetched(games.states)
+        self._stream.synchronize()
+        key, changed = philox_key(self._seeds[0]), []
+        for game, segment in enumerate(self._segments):
+            own = functools.partial(_column, game)
+            segment.state = map_arrays(map_arrays(states[STATE], own), np.copy)
+            stream = HostStream(key, (first + game) * STREAMS, map_arrays(states[0], own))
+            segment.change(self._next_arms[since], since, stream)
+            changed.append(segment.state)
+        segment = self._segments[0]
+        parts = [*states]
+        parts[STATE] = _stacked_last(changed)
+        policy, environment = segment.policy_in_play, self._pairs[0][1]
+        with device_compiler, compiling(f"{policy.name} on {environment.name}, for the GPU,"):
+            self._loop = compiled_loop(policy, environment, False)
+            games = games._replace(
+                params=map_arrays(segment.params, self._put),
+                states=map_arrays(tuple(parts), self._put),
+                offered=self._put(np.array(segment.arms)),
+            )
+            self._launcher(count)(first, since, since, *games)
+        return games
+
+    def _fetched(self, value: Any) -> Any:
+        """The device's arrays in nested tuples, on the host."""
+        if not isinstance(value, tuple):
+            return value.copy_to_host(stream=self._stream)
+        parts = [self._fetched(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+
+
+def _column(game: int, array: np.ndarray) -> np.ndarray:
+    return array[..., game]
+
+
+def _stacked_last(states: Sequence[Any]) -> Any:
+    """States of games, each array with a last axis for the games."""
+    first = states[0]
+    if isinstance(first, np.ndarray):
+        return np.stack(states, axis=-1)
+    return type(first)(*map(_stacked_last, zip(*states, strict=True)))
+
+
+def group_kind(batches: Sequence[GameBatch]) -> type[LaunchGroup]:
+    """The class that plays these batches."""
+    return LaunchGroup if batches[0].environment.arms_on_offer is None else OfferedGroup
+
+
 def _rehearse(batch: GameBatch) -> None:
     """Play some rounds of a user's kernels in Python: a GPU does not check indices."""
     policy, environment = batch.policy, batch.environment
     begin, choose, learn, _ = policy.kernels
-    kernels = begin, choose, learn, policy.prepare(), environment.draw, environment.advise
+    world = environment.draw, environment.advise, *environment.scene
+    kernels = begin, choose, learn, policy.prepare(), *world
     fixed = policy.constants(), environment.constants(), environment.arms
     rehearse(make_play, kernels, fixed, batch.rounds, streams=3)
 
