@@ -70,10 +70,12 @@ def _fits(widths: Sequence[int], width: int) -> bool:
     return sum(widths) + _COLUMN_GAP * len(widths) <= width
 
 
-def print_cells(cells: Sequence[Sequence[str]]) -> None:
-    """Print a table whose first row is the header, and an empty line."""
+def print_cells(
+    cells: Sequence[Sequence[str]], optional: Sequence[str] = (), advice: str = ""
+) -> None:
+    """Print a table whose first row is the header, and an empty line; see `print_table`."""
     header, *rows = cells
-    print_table(header, rows)
+    print_table(header, rows, optional, advice)
     click.echo()
 
 
@@ -107,10 +109,14 @@ def _console() -> Console:
     return Console(width=100_000, color_system=None, force_terminal=False, **plain)
 
 
+def _line_width() -> int:
+    return min(_LINE_WIDTH, shutil.get_terminal_size((_LINE_WIDTH, 24)).columns)
+
+
 def print_labelled(label: str, text: str) -> None:
     """Print a wrapped paragraph after its label."""
     start, indent = f"{label + ':':<{_LABEL_WIDTH}}", " " * _LABEL_WIDTH
-    click.echo(textwrap.fill(text, _LINE_WIDTH, initial_indent=start, subsequent_indent=indent))
+    click.echo(textwrap.fill(text, _line_width(), initial_indent=start, subsequent_indent=indent))
 
 
 def print_code(label: str, code: str) -> None:
@@ -120,7 +126,7 @@ def print_code(label: str, code: str) -> None:
 
 def print_sentences(sentences: Iterable[str], indent: str = "") -> None:
     """Print each sentence on its own lines, and keep a number with its percent sign."""
-    width = min(_LINE_WIDTH, shutil.get_terminal_size((_LINE_WIDTH, 24)).columns)
+    width = _line_width()
     for sentence in sentences:
         text = sentence.replace(" %", f"{_NO_BREAK_SPACE}%")
         lines = textwrap.fill(text, width, subsequent_indent=indent, **_WHOLE_WORDS)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from balaclava._core.number_format import significant
+from balaclava.advice.choose.contest import RELEVANT_SHARE
 from balaclava.advice.choose.recommend import policy_code
 from balaclava.advice.choose.scale_search import RADIUS_SCALE
 from balaclava.advice.log.feature_gain import FeatureGain
@@ -195,5 +196,7 @@ def how_played(comparison: Comparison) -> str:
         "hypothesis. Regret is the loss, in rewards, against always playing the best arm of the "
         "world; 5 % to 95 % is its range over worlds. The share of the regret of playing at random "
         "is an average over worlds, 100 % where all arms are equal, with a 95 % interval for the "
-        "world behind the log."
+        f"world behind the log: a policy fits if all of it is below {RELEVANT_SHARE:.0%}. "
+        "Epsilon (ε) limits what the decisions reveal about one reward: at 1, odds of any guess "
+        "about it change by a factor of at most 2.72; a smaller epsilon is stricter."
     )

@@ -149,7 +149,7 @@ def compare(
         raise click.UsageError(
             "--assessment plays on the whole log; remove arms from it instead of --min-rows, --arms"
         )
-    source, joined = log, None
+    joined = None
     if assessment is not None and options["outcomes"] is not None:
         joined = assessment.with_name(f"{assessment.stem}-log.csv")
     for place in (out, assessment, joined):
@@ -168,12 +168,15 @@ def compare(
     if out is not None:
         page = write_comparison(comparison, out, command=f"balaclava {shlex.join(sys.argv[1:])}")
         click.echo(f"\nwrote {page}: open it in a browser", err=as_json)
-    if joined is not None:
-        _write_joined_log(summary, joined, arm, reward)
-        click.echo(f"wrote {joined}, the log with its outcomes: keep it confidential", err=as_json)
-        source, read_options = str(joined), type(read_options)()
     if assessment is not None:
+        source = log
+        if joined is not None:
+            source, read_options = str(joined), type(read_options)()
         _write_assessment(comparison, assessment, source, arm, reward, read_options)
+        if joined is not None:
+            _write_joined_log(summary, joined, arm, reward)
+            words = f"wrote {joined}, the log with its outcomes: keep it confidential"
+            click.echo(words, err=as_json)
         click.echo(
             f"wrote {assessment}: fill it in, then balaclava report --assessment {assessment}",
             err=as_json,
@@ -223,15 +226,18 @@ def _write_assessment(
     """
     from balaclava.advice.choose.recommend import changed_parameters
     from balaclava.errors import ParameterError
-    from balaclava.logs.cells import ReadOptions
+    from balaclava.logs.cells import PIPE, ReadOptions
     from balaclava.reporting.assessment_input import assessment_template
 
     log = comparison.log
     if comparison.best is None:
-        raise ParameterError("--assessment: no policy fits, so there is none to assess")
+        raise ParameterError(
+            "--assessment: no policy fits, so there is none to assess; try a longer --horizon, or "
+            "fill in a file of `balaclava assessment --init`"
+        )
     if log.drifts:
         raise ParameterError("--assessment: averages drift, and the page would play without drift")
-    if not Path(path).exists():
+    if path == PIPE:
         raise ParameterError("--assessment: the page reads the log again; give a file, not a pipe")
     policy = comparison.named(comparison.best)
     source = {"name": "empirical", "path": path, "arm": arm, "reward": reward}
@@ -289,9 +295,10 @@ def _print_comparison(comparison: Comparison) -> None:
             terminal.print_sentences([line], indent="  ")
     if comparison.others:
         names = ", ".join(comparison.others)
-        click.echo(f"Not clearly better than playing at random here: {names}.")
+        terminal.print_sentences([f"Not clearly better than playing at random here: {names}."])
     click.echo()
-    terminal.print_cells(comparison_page.standing_table(comparison))
+    cells = comparison_page.standing_table(comparison)
+    terminal.print_cells(cells, ("5 % to 95 %", "± (95 %)", "regret"), "the page has all columns")
     terminal.print_sentences([*comparison_page.price_sentences(comparison), ""])
     if gain is not None and trial is not None:
         terminal.print_sentences([*feature_advice(gain, trial), ""])
