@@ -167,11 +167,20 @@ def fill_state(policy: Policy, state: Any, packed: dict[str, Any], decisions: in
     require_invariants(policy, state, decisions)
 
 
-def state_bytes(state: Any) -> bytes:
-    """All arrays of a state, compressed, after a digest of their layout."""
-    arrays = dict(stored_arrays(state))
-    content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
-    return _outline(arrays) + zlib.compress(content, 1)
+class StateBytes:
+    """All arrays of a state, compressed, after a digest of their layout: as often as asked.
+
+    A state's arrays change in place, so they are looked up once.
+    """
+
+    def __init__(self, state: Any) -> None:
+        arrays = dict(stored_arrays(state))
+        self.state, self._arrays, self._outline = state, list(arrays.values()), _outline(arrays)
+
+    def read(self) -> bytes:
+        """The bytes of the state as it is now."""
+        content = b"".join([array.tobytes() for array in self._arrays])
+        return self._outline + zlib.compress(content, 1)
 
 
 def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from balaclava.agents.decisions import OpenDecision
 from balaclava.agents.estimates import EstimateReader
 from balaclava.agents.policy_runner import REWARD, Choice, Observation, PolicyRunner
-from balaclava.agents.saving import DamageError, fill_from_bytes, state_bytes
+from balaclava.agents.saving import DamageError, StateBytes, fill_from_bytes
 from balaclava.agents.settling import arrival_condition
 from balaclava.errors import BalaclavaError, EstimateError, ParameterError, SavedStateError
 from balaclava.policies.base import NamedArms
@@ -116,6 +116,7 @@ class ServedExperiment:
         rails = [Guardrail(**each) for each in definition.guardrails or ()]
         self.guardrails = Guardrails(rails, len(definition.arms))
         self._cached_values: tuple[Any, dict[str, Any]] | None = None
+        self._state_bytes: StateBytes | None = None
 
     @classmethod
     def from_row(cls, row: Any) -> ServedExperiment:
@@ -157,11 +158,13 @@ class ServedExperiment:
         roster = self.runner.roster
         if roster is not None and roster.changed:
             self.counters.roster = {"labels": self.arms, **roster.save()}
+        if self._state_bytes is None or self._state_bytes.state is not self.runner.state:
+            self._state_bytes = StateBytes(self.runner.state)
         return {
             "version": self.version,
             "state": self.state,
             "books": self.counters.json,
-            "policy_state": state_bytes(self.runner.state),
+            "policy_state": self._state_bytes.read(),
             "next_due": self.next_due,
             "next_cleanup": self.next_cleanup,
             "guardrails": self.guardrails.json,

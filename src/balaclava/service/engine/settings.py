@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from balaclava.service.problems import Problem
@@ -32,7 +33,7 @@ class ExperimentSettings:
         stored = json.loads(text) if text else {}
         return cls(**{name: value for name, value in stored.items() if name in known})
 
-    @property
+    @cached_property
     def json(self) -> str | None:
         """The changed values; None without any."""
         changed = {name: value for name, value in asdict(self).items() if value is not None}
