@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -113,6 +114,43 @@ def test_an_answer_that_nobody_reads_has_a_deadline(
         assert sent_until_closed(deaf, requests, most, pause=0.05) < most
         assert service.writer.alive
         assert httpx.get(f"{address}/healthz").status_code == 200
+
+
+def test_an_answer_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[bytes] = []
+    write = connections.JoinedWrites.write
+
+    class Recorded:
+        def __init__(self, transport: Any) -> None:
+            self._transport = transport
+
+        def write(self, data: bytes) -> None:
+            writes.append(data)
+            self._transport.write(data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._transport, name)
+
+    def recorded(self: connections.JoinedWrites, data: bytes) -> None:
+        if not isinstance(self._transport, Recorded):
+            self._transport = Recorded(self._transport)  # type: ignore[assignment]
+        write(self, data)
+
+    monkeypatch.setattr(connections.JoinedWrites, "write", recorded)
+    with in_a_thread(tmp_path) as (address, _, _), connected(address) as connect:
+        stream = connect()
+        for method, ends in (("GET", b"}"), ("HEAD", b"\r\n\r\n"), ("GET", b"}")):
+            stream.sendall(f"{method} /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            answer = stream.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 ")
+            assert answer.endswith(ends)
+            assert [each for each in writes if each] == [answer]
+            writes.clear()
+        stream.sendall(
+            b"POST /v1/rewards HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n"
+            b"content-type: application/json\r\nexpect: 100-continue\r\n\r\n"
+        )
+        assert stream.recv(10_000) == b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def test_many_half_open_connections_leave_room(tmp_path: Path) -> None:

@@ -18,22 +18,55 @@ MOST_IDLE = 400  # connections without a request
 MOST_CONCURRENT = 900  # requests; a process may often open only 1,024 files and sockets
 
 
+class JoinedWrites:
+    """A transport that sends the head of an answer with the first part of the body, for speed."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self._begins = True  # no part of the answer was written
+
+    def write(self, data: bytes) -> None:
+        if self._begins and not data.startswith(b"HTTP/1.1 100 "):
+            self._begins, self._head = False, data
+            return
+        head, self._head = self._head, b""
+        self._transport.write(head + data)
+
+    def end_answer(self) -> None:
+        """Send a head without a body; the next write begins another answer."""
+        if self._head:
+            self.write(b"")
+        self._begins = True
+
+    def close(self) -> None:
+        self.end_answer()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with limits."""
 
     _timer: asyncio.TimerHandle | None = None
+    _deadline: float | None = None  # by the loop's clock
     _head_size = 0  # bytes of incomplete headers
     _in_head = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._writes = JoinedWrites(transport)
         # The connections of this server without a request, oldest first.
         self._idle: dict[LimitedProtocol, None] = vars(self.server_state).setdefault("idle", {})
         self._set_idle()
         self._set_timer(HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._set_timer(None)
+        self._deadline = None
+        if self._timer is not None:
+            self._timer.cancel()
         self._idle.pop(self, None)
         super().connection_lost(exc)
 
@@ -55,8 +88,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._idle.pop(self, None)
         self._set_timer(REQUEST_SECONDS)
         super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = self._writes  # type: ignore[assignment]
 
     def on_response_complete(self) -> None:
+        self._writes.end_answer()
         super().on_response_complete()
         if self.transport.is_closing():
             return
@@ -74,13 +110,23 @@ class LimitedProtocol(HttpToolsProtocol):
             oldest.transport.abort()
 
     def _set_timer(self, seconds: float | None) -> None:
-        """Close the connection after so many seconds, or never."""
+        """Close the connection after so many seconds, or never.
+
+        A timer that runs is left alone if the deadline is later: a new one costs more.
+        """
+        self._deadline = None if seconds is None else self.loop.time() + seconds
+        if self._deadline is None or (self._timer and self._timer.when() <= self._deadline):
+            return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if seconds is None else self.loop.call_later(seconds, self._abort)
+        self._timer = self.loop.call_at(self._deadline, self._time_out)
 
-    def _abort(self) -> None:
-        self.transport.abort()
+    def _time_out(self) -> None:
+        self._timer = None
+        if self._deadline is not None and self.loop.time() >= self._deadline:
+            self.transport.abort()
+        elif self._deadline is not None:
+            self._timer = self.loop.call_at(self._deadline, self._time_out)
 
 
 LIMITS: dict[str, Any] = {"http": LimitedProtocol, "limit_concurrency": MOST_CONCURRENT}

@@ -6,6 +6,7 @@ with an invalid body, is passed to FastAPI, whose routes also document the endpo
 """
 
 import inspect
+import re
 from collections.abc import Iterable
 from typing import Any, get_type_hints
 
@@ -14,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, problem_response
@@ -24,15 +25,18 @@ _PLAIN_JSON = (b"content-type", b"application/json")
 
 def fast_router(app: ASGIApp, routes: Iterable[BaseRoute]) -> ASGIApp:
     """A middleware that answers plain requests to these routes; `app` gets all others."""
-    fast = [
-        Route(route.path, _FastEndpoint(route, app))
-        for route in routes
-        if isinstance(route, APIRoute)
-    ]
-    router = Router(fast, default=app, redirect_slashes=False)
+    fast = [_FastEndpoint(route, app) for route in routes if isinstance(route, APIRoute)]
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        await (router if scope["type"] == "http" else app)(scope, receive, send)
+        if scope["type"] == "http" and _PLAIN_JSON in scope["headers"]:
+            path, prefix = scope["path"], scope.get("root_path", "")
+            if prefix and path.startswith(f"{prefix}/"):
+                path = path[len(prefix) :]
+            for endpoint in fast:
+                if match := endpoint.matches(scope["method"], path):
+                    scope["path_params"] = match.groupdict()
+                    return await endpoint(scope, receive, send)
+        await app(scope, receive, send)
 
     return dispatch
 
@@ -46,10 +50,13 @@ class _FastEndpoint:
         hints = get_type_hints(route.endpoint, include_extras=True)
         self._payload = TypeAdapter[Any](hints[payload])
         self._checks = [each.dependency for each in route.dependencies if each.dependency]
+        self._path, _, _ = compile_path(route.path)
+
+    def matches(self, method: str, path: str) -> re.Match[str] | None:
+        """Whether a request is for this endpoint; the match has the path's parameters."""
+        return self._path.match(path) if method in self._methods else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] not in self._methods or _PLAIN_JSON not in scope["headers"]:
-            return await self._app(scope, receive, send)
         body = await _read(receive)
         if body is None:
             return await Response(status_code=400)(scope, receive, send)
