@@ -431,6 +431,12 @@ def test_rewards_out_of_order(open_service: Opener) -> None:
     assert results["windows"]["open"] == 0
 
 
+def resident_memory() -> float:
+    """Of this process, in megabytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
 @pytest.mark.slow
 def test_a_million_open_decisions(open_service: Opener) -> None:
     """They cost neither memory nor time at a restart, and their windows end all the same."""
@@ -440,14 +446,17 @@ def test_a_million_open_decisions(open_service: Opener) -> None:
     for _ in range(100):
         service.run_job(MakeDecisions(service.vault, "shop", 10_000))
     service.close()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resident_memory()  # a peak of other tests would hide what this one takes
     service = open_service()
     assert service.results("shop")["windows"] == {"open": 1_000_000, "over": 0}
     assert len(json.loads(service.run_job(MakeDecisions(service.vault, "shop")))["decisions"]) == 1
     service.clock._start += 2e5
     deadline = time.monotonic() + 1_800
+    most = 0.0
     while service.results("shop")["windows"]["open"]:
         assert time.monotonic() < deadline
-        time.sleep(0.5)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert after < max(before, 500_000)  # kilobytes
+        most = max(most, resident_memory())
+        time.sleep(0.2)
+    # SQLite's cache takes 64 MB, and the rows of a commit, 10,000 at most, 25 MB. All rows at once
+    # would take 1,600 MB.
+    assert most < before + 200
