@@ -1,6 +1,6 @@
 """Randomness that records every answer on a tape, and randomness that replays such a tape."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from balaclava.auditing.rare_answers import RareAnswers
 from balaclava.errors import PrivacyError
+from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import (
     Loss,
     Terms,
@@ -97,6 +98,18 @@ class MovedInput(NamedTuple):
     local: bool = False
     position: int = 0  # on the tape
     distance: float = 0.0  # in sensitivities
+    views: bool = False  # whether two servers release it, neither of them trusted
+
+
+def untrusted_fault(claim: Guarantee, moves: Sequence[MovedInput]) -> str:
+    """How a moved mechanism contradicts a claim that does not trust an operator, or ""."""
+    central = [move.name for move in moves if not move.local]
+    if claim.scope == "report" and central:
+        return f"a reward moved {central[0]}, which is not the device's report"
+    single = [move.name for move in moves if not move.views]
+    if claim.scope == "view" and single:
+        return f"a reward moved {single[0]}, whose server sees what it adds noise to"
+    return ""
 
 
 @dataclass
@@ -133,8 +146,9 @@ class Replayer:
             if self.note_moves and now.value != then.value:
                 apart = distance(then.value, now.value, mechanism.norm) / now.sensitivity
                 loss, place = mechanism.loss(then, now), self.position - 1
+                views = mechanism.views is not None
                 self.moves.append(
-                    MovedInput(mechanism.name, now, loss, mechanism.local, place, apart)
+                    MovedInput(mechanism.name, now, loss, mechanism.local, place, apart, views)
                 )
         return mechanism.deliver(arguments, entry.answer)
 

@@ -14,6 +14,7 @@ from tests.oracles.violators.raw_data import RAW_DATA
 from tests.oracles.violators.reports import REPORTS
 from tests.oracles.violators.reuse import REUSE
 from tests.oracles.violators.sensitivity import SENSITIVITY
+from tests.oracles.violators.servers import SERVERS
 from tests.oracles.violators.slips import SLIPS
 from tests.oracles.violators.trials import PROPER_TRIALS, TRIALS
 
@@ -27,7 +28,8 @@ def by_name(*tables: list[Violator]) -> dict[str, Violator]:
 
 
 VIOLATORS = by_name(
-    NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN, OUTCOMES, SLIPS, JOINT, TRIALS
+    NOISE, REUSE, SENSITIVITY, RAW_DATA, RARE, REPORTS, HIDDEN, OUTCOMES, SLIPS, JOINT, TRIALS,
+    SERVERS,
 )  # fmt: skip
 PROVED_CONTROLS = by_name(PROVED)  # replay proves them
 UNUSUAL_CONTROLS = by_name(UNUSUAL, CAREFUL, PROPER_TRIALS)  # replay may leave them unproved

@@ -25,6 +25,7 @@ from balaclava.auditing.laws.draw_tests import (
 )
 from balaclava.auditing.laws.exact_audit import LARGEST_COMPUTED_EPSILON, hockey_stick
 from balaclava.auditing.laws.probed_laws import bare_after_rare_draws, probed_law
+from balaclava.auditing.laws.server_views import ViewFault, view_fault
 from balaclava.auditing.tape import TapeEntry
 from balaclava.auditing.two_sample_bounds import best_threshold
 from balaclava.privacy.accounting import gaussian_delta
@@ -51,7 +52,7 @@ _MOST_CORRELATED_PARTS = 32  # of an array, whose correlations are computed
 class LawAudit:
     """The result of the tests of mechanisms."""
 
-    verdict: str  # "consistent" | "unproved"
+    verdict: str  # "consistent" | "unproved" | "violated", by the view of one of two servers
     mechanisms: int  # with their terms
     draws: int
     fault: str
@@ -98,7 +99,19 @@ def audit_laws(entries: Iterable[TapeEntry], seed: int, draws: int = LAW_DRAWS) 
         total += size
         if fault:
             return LawAudit("unproved", number + 1, total, f"{entry.name}: {fault}")
-    return LawAudit("consistent", len(sample), total, "")
+    return audit_views(sample) or LawAudit("consistent", len(sample), total, "")
+
+
+def audit_views(sample: list[TapeEntry]) -> LawAudit | None:
+    """The fault of a mechanism of two servers that one server's view shows; None without one."""
+    for number, entry in enumerate(sample):
+        assert entry.terms is not None and entry.body is not None  # noqa: PT018
+        views = declared_mechanism(entry.body).views
+        found = view_fault(views, entry.terms) if views else ViewFault()
+        if found.text:
+            verdict = "violated" if found.refuted else "unproved"
+            return LawAudit(verdict, number + 1, 0, f"{entry.name}: {found.text}")
+    return None
 
 
 def law_fault(entry: TapeEntry, seed: int, count: int) -> tuple[int, str]:

@@ -17,6 +17,7 @@ from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
 from balaclava.auditing.replay.replay_audit import ReplayAudit
 from balaclava.auditing.replay.reward_choices import reward_limits, reward_stream, special_values
 from balaclava.auditing.scenario import Neighbour, agent_accepts
+from balaclava.auditing.tape import untrusted_fault
 from balaclava.auditing.two_sample_bounds import VIOLATION_ERROR, epsilon_lower
 from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy, unregistered_part
@@ -106,9 +107,7 @@ class AgentAuditor:
         if outcome.fault:
             self._conclude(run, self._play_games(run, pair, outcome), outcome.fault, pair.slot)
             return
-        central = [move.name for move in outcome.moves if not move.local]
-        if self.claim.scope == "report" and central:
-            fault = f"a reward moved {central[0]}, which is not the device's report"
+        if fault := untrusted_fault(self.claim, outcome.moves):
             self._conclude(run, "violated", fault, pair.slot)
             return
         for loss in self._losses(run, outcome):

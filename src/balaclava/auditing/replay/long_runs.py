@@ -245,6 +245,9 @@ def moved_inputs(entries: np.ndarray, moves: np.ndarray) -> list[MovedInput]:
         if key not in known:
             known[key] = mechanism.loss(one, other)
         results.append(
-            MovedInput(mechanism.name, other, known[key], mechanism.local, first, apart / rest[0])
-        )
+            MovedInput(
+                mechanism.name, other, known[key], mechanism.local, first, apart / rest[0],
+                mechanism.views is not None,
+            )
+        )  # fmt: skip
     return results

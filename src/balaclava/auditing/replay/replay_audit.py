@@ -51,7 +51,7 @@ from balaclava.auditing.replay.scenario_kinds import (
     make_scenario,
 )
 from balaclava.auditing.scenario import Neighbour, agent_accepts
-from balaclava.auditing.tape import MovedInput, TapeEntry
+from balaclava.auditing.tape import MovedInput, TapeEntry, untrusted_fault
 from balaclava.auditing.two_sample_bounds import VIOLATION_ERROR
 from balaclava.errors import PrivacyError, SavedStateError
 from balaclava.policies.base import Policy
@@ -223,10 +223,8 @@ class PairAuditor:
                 pair = UnprovedPair(run, neighbour, fault, _DIFFERENT_DECISION_EXCESS)
                 self.unproved.append(pair)
             return
-        central = [move for move in outcome.moves if not move.local]
-        if self.claim.scope == "report" and central:
-            name = central[0].name
-            self.violation = f"{where}: a reward moved {name}, which is not the device's report"
+        if fault := untrusted_fault(self.claim, outcome.moves):
+            self.violation = f"{where}: {fault}"
             return
         for loss in self.losses(run, outcome.moves, reading):
             self.declared = max(self.declared, loss.declared)
