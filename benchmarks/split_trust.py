@@ -1,24 +1,26 @@
 """Regret with one trusted server, with two that are not trusted alone, and with local reports.
 
-    python benchmarks/split_trust.py [--runs 400] [--setting "9 arms"]
+    python benchmarks/split_trust.py [--runs 400] [--setting "9 arms"] [--policy "two servers"]
 
-Shuffled reports are on paper: of n devices, N send a fair coin in place of their bit, and a shuffler
-hides which. An observer who knows all others' bits sees the count, a bit plus a binomial of N coins.
-Two values of the bit are (epsilon, delta)-indistinguishable if
+Shuffled reports are on paper: of n devices, N send a fair coin in place of their bit, and a
+shuffler hides which. An observer who knows all others' bits sees the count: a bit plus a binomial
+B of N coins. Two values of the bit are (epsilon, delta)-indistinguishable if
 
-    P(B >= k - 1) - e^epsilon P(B >= k) <= delta,  k = floor((N + 1) e^epsilon / (1 + e^epsilon)) + 1,
+    P(B >= k - 1) - e^epsilon P(B >= k) <= delta,
+    k = floor((N + 1) e^epsilon / (1 + e^epsilon)) + 1,
 
-since P(B = k - 1) / P(B = k) = k / (N - k + 1). The count of a batch then has the noise of the least
-such N: deviation sqrt(N)/2, over 1 - N/n. It is played as Gaussian noise, with first batches of 4 N.
+since P(B = k - 1) / P(B = k) = k / (N - k + 1). The count of a batch then has the noise of the
+least such N: deviation sqrt(N)/2, over 1 - N/n. It is played as Gaussian noise, with first batches
+of n = 4 N.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
-
-from scipy import stats
 
 import balaclava as bl
 from balaclava.privacy.mechanisms.analytic_gaussian import released_deviation
@@ -33,6 +35,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def coins(epsilon: float, delta: float) -> int:
     """The least number of fair coins that hide a bit among them."""
+    from scipy import stats
+
     n = 1
     while True:
         k = math.floor((n + 1) * math.exp(epsilon) / (1.0 + math.exp(epsilon))) + 1
@@ -58,18 +62,20 @@ def shuffled(epsilon: float, arms: int) -> bl.Policy:
     )  # fmt: skip
 
 
-def policies(arms: int, epsilon: float) -> dict[str, bl.Policy]:
+def policies(arms: int, epsilon: float) -> dict[str, Callable[[], bl.Policy]]:
     how = {"arms": arms, "epsilon": epsilon}
+    two = functools.partial(bl.policy, "dp-imed", trust="split", **how)
     return {
-        "not private (imed)": bl.policy("imed", arms=arms),
-        "one trusted server": bl.policy("dp-imed", **how),
-        "two servers": bl.policy("dp-imed", trust="split", **how),
-        "two servers, first batch 57": bl.policy(
-            "dp-imed", trust="split", first_batch=57 / epsilon, **how
+        "not private (imed)": lambda: bl.policy("imed", arms=arms),
+        "one trusted server": lambda: bl.policy("dp-imed", **how),
+        "two servers": two,
+        "two servers, first_batch 57": lambda: two(first_batch=57.0 / epsilon),
+        "two servers, first_batch 80": lambda: two(first_batch=80.0 / epsilon),
+        "shuffled reports, on paper": lambda: shuffled(epsilon, arms),
+        "local reports": lambda: bl.policy("ldp-ucb-bernoulli", **how),
+        "local reports, radius_scale .3": lambda: bl.policy(
+            "ldp-ucb-bernoulli", radius_scale=0.3, **how
         ),
-        "shuffled reports, on paper": shuffled(epsilon, arms),
-        "local reports": bl.policy("ldp-ucb-bernoulli", **how),
-        "local reports, radius_scale .3": bl.policy("ldp-ucb-bernoulli", radius_scale=0.3, **how),
     }
 
 
@@ -78,8 +84,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--setting", choices=SETTINGS, action="append")
+    parser.add_argument("--policy", action="append", help="by default all")
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
-    print(f"{coins(options.epsilon, DELTA)} coins hide a bit at delta {DELTA:g}")
     for name in options.setting or SETTINGS:
         means, horizon = SETTINGS[name]["means"], SETTINGS[name]["horizon"]
         world = bl.environment("bernoulli", means=means)
