@@ -93,10 +93,13 @@ def main() -> None:
         print(
             f"\n| {name}, {options.runs} runs | mean regret | median | worst |\n|---|---|---|---|"
         )
-        for label, policy in policies(len(means), options.epsilon).items():
+        for label, make in policies(len(means), options.epsilon).items():
+            if options.policy and label not in options.policy:
+                continue
             played = bl.simulate(
-                policy, world, horizon=horizon, repetitions=options.runs, seed=1, workers=1
-            )
+                make(), world, horizon=horizon, repetitions=options.runs, seed=1,
+                workers=options.workers,
+            )  # fmt: skip
             final = played.final_regret(played.labels[0])
             error = 1.96 * final.std(ddof=1) / math.sqrt(options.runs)
             cells = f"{final.mean():,.0f} ± {error:,.0f} | {sorted(final)[options.runs // 2]:,.0f}"

@@ -107,10 +107,10 @@ def audit_views(sample: list[TapeEntry]) -> LawAudit | None:
     for number, entry in enumerate(sample):
         assert entry.terms is not None and entry.body is not None  # noqa: PT018
         views = declared_mechanism(entry.body).views
-        found = view_fault(views, entry.terms) if views else ViewFault()
-        if found.text:
-            verdict = "violated" if found.refuted else "unproved"
-            return LawAudit(verdict, number + 1, 0, f"{entry.name}: {found.text}")
+        fault = view_fault(views, entry.terms) if views else ViewFault()
+        if fault.text:
+            verdict = "violated" if fault.refuted else "unproved"
+            return LawAudit(verdict, number + 1, 0, f"{entry.name}: {fault.text}")
     return None
 
 
