@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -30,6 +31,7 @@ from balaclava.testing.examples import USUAL_PARAMETERS, completed
 ROOT = Path(__file__).parent.parent
 LOSSES = 10  # divides the number of games on losses
 STEPS = 400_000_000_000  # rounds of all games of a policy, at most
+OWN_PARAMETERS = {"dp-imed": {"delta": 0.0}}  # another needs Gaussian noise
 RECORD = Path(__file__).with_name("audit.json")
 HEAD = """# The audit
 
@@ -41,7 +43,8 @@ input moved; *declared* is the most that they declare, without Gaussian noise.
 
 The last column is the same bound from the games of `make audit DEVICE=cuda`: 10^9, fewer if games
 are long, and a tenth for losses, whose steps take many times as long; four of these policies had
-10^7. Local reports and contexts are drawn on the CPU only.
+10^7. Local reports and contexts are drawn on the CPU only. The commits are those of the code that
+was audited, on the CPU and on a GPU.
 """
 REASONS = """## Why more games do not always help
 
@@ -150,8 +153,8 @@ These do not fit:
 """
 HEADER = (
     "| policy | claims | verdict | replayed pairs, largest loss | declared | true delta "
-    "| epsilon at least | tight | on a GPU, of games |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| epsilon at least | tight | on a GPU, of games | commits |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -170,9 +173,9 @@ def policy_of(name: str) -> bl.Policy:
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0)
     if name == "privatised-experts":
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0, experts=3)
-    usual = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000}
+    usual = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000, "memory": 1_000}
     if cls.rewards == "bounded":
-        parameters = {**USUAL_PARAMETERS, **usual}
+        parameters = {**USUAL_PARAMETERS, **usual, **OWN_PARAMETERS.get(name, {})}
     else:
         parameters = completed(
             cls, {"horizon": 3_000, **cls.examples[0], "arms": 2, "epsilon": 1.0}
@@ -211,12 +214,24 @@ def audit(name: str, trials: int, pairs: int, device: Device = "cpu") -> AuditRe
     return bl.audit(policy, trials=games, pairs=pairs, seed=1, device=device)
 
 
-def record_of(report: AuditReport, device: Device) -> dict[str, Any]:
-    """The recorded figures of a report."""
+def record_of(report: AuditReport, device: Device, commit: str) -> dict[str, Any]:
+    """The recorded figures of a report, and the commit whose code was audited."""
     if device == "cpu":
-        return {"row": row(report), "text": str(report)}
-    games = getattr(report.statistical, "games", 0)
-    return {"bound": report.epsilon_lower, "games": games, "text": str(report.statistical)}
+        return {"row": row(report), "text": str(report), "commit": commit}
+    return {
+        "bound": report.epsilon_lower,
+        "games": getattr(report.statistical, "games", 0),
+        "text": str(report.statistical),
+        "commit": commit,
+    }
+
+
+def current_commit() -> str:
+    """The commit that is checked out."""
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def small_row(name: str) -> str:
@@ -240,7 +255,8 @@ def page(record: dict[str, dict[str, Any]]) -> str:
     for name, one in sorted(here.items()):
         other = there.get(name)
         end = f"{lower_bound(other['bound'])} of {other['games']:,}" if other else "-"
-        lines.append(f"{one['row']} {end} |")
+        commits = ", ".join(each["commit"] for each in (one, other) if each)
+        lines.append(f"{one['row']} {end} | {commits} |")
         text = one["text"] + (f"\non a GPU:    {other['text']}" if other else "")
         details.append(f"## {name}\n\n```text\n{text}\n```\n")
     small = SMALL + "\n".join(row for _, row in sorted(record.get("small", {}).items())) + "\n"
@@ -256,6 +272,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--processes", type=int, default=available_cores())
     parser.add_argument("--small", action="store_true", help="small worlds only")
+    parser.add_argument("--commit", help="of the code; by default that of the checkout")
     parser.add_argument("names", nargs="*", help="of policies; by default all private ones")
     options = parser.parse_args()
     names = [entry.name for entry in bl.list_policies() if entry.policy.model != "none"]
@@ -271,6 +288,7 @@ def main() -> int:
         options.out.write_text(page(record))
         return 0
     part, device = record.setdefault(options.device, {}), options.device
+    commit = options.commit or current_commit()
     faults, start = 0, time.perf_counter()
     # One process for each policy: after a GPU fault a process cannot play any more games.
     spawn = get_context("spawn")
@@ -285,7 +303,7 @@ def main() -> int:
                 print(f"{jobs[job]}: {error!r}", file=sys.stderr, flush=True)
                 continue
             report = job.result()
-            part[jobs[job]] = record_of(report, device)
+            part[jobs[job]] = record_of(report, device, commit)
             faults += report.verdict != "consistent"
             print(f"{row(report)}  {time.perf_counter() - start:.0f} s", flush=True)
             # After each policy, so that an interrupted run loses little.

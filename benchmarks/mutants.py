@@ -658,11 +658,14 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests on a mutant")
     parser.add_argument("--map", action="store_true", help="only record what each test calls")
     parser.add_argument("--list", action="store_true", help="print the sample and run nothing")
+    parser.add_argument("--part", default="1/1", help="2/16: the second of 16 parts of the sample")
     options = parser.parse_args()
     size = sys.maxsize if options.only else options.sample
     chosen = sample(options.modules, size, options.seed)
     if options.only:
         chosen = [mutant for mutant in chosen if mutant.name in options.only]
+    part, parts = (int(number) for number in options.part.split("/"))
+    chosen = chosen[part - 1 :: parts]
     if options.list:
         for mutant in chosen:
             print(f"{mutant.name} (line {mutant.line}, {mutant.kind})")

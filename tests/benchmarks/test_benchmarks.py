@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import balaclava as bl
 import delays
+import full_audit
 import measuring
 import processes
 import short_trials
@@ -94,3 +97,14 @@ def test_the_advice_for_short_trials_is_no_worse_than_chance() -> None:
     assert not any(row.above_random for row in rows)
     assert all(row.ratio < 1.3 for row in rows)
     assert "0 of 2" in short_trials.verdict(rows)
+
+
+def test_every_private_policy_has_a_setting_for_the_full_audit() -> None:
+    """Two of them could not be made: the command failed when it came to them."""
+    record = json.loads(full_audit.RECORD.read_text(encoding="utf-8"))
+    for entry in bl.list_policies():
+        if entry.policy.model != "none" and entry.policy.__module__.startswith("balaclava."):
+            assert full_audit.policy_of(entry.name).arms == 2
+    rows = [*record["cpu"].values(), *record["cuda"].values()]
+    assert all(re.fullmatch(r"[0-9a-f]{8}", row["commit"]) for row in rows)
+    assert (BENCHMARKS.parent / "docs" / "audit.md").read_text() == full_audit.page(record)
