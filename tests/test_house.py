@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from collections.abc import Iterator
@@ -60,6 +61,18 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """The parsed file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a file."""
+    return list(ast.walk(tree_of(path)))
+
+
 def lines_of(function: FUNCTIONS) -> int:
     documented = ast.get_docstring(function) is not None
     first = function.body[0]
@@ -73,11 +86,7 @@ def span(node: ast.stmt) -> int:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_function_is_long(path: Path) -> None:
-    functions = [
-        node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, FUNCTIONS)
-    ]
+    functions = [node for node in nodes_of(path) if isinstance(node, FUNCTIONS)]
     lengths = {function.name: lines_of(function) for function in functions}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
 
@@ -87,7 +96,7 @@ def test_variables_are_nouns(folder: str) -> None:
     """What a participle holds has to be guessed."""
     names = []
     for path in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.arg):
                 names.append((node.arg, path.name, node.lineno))
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -110,10 +119,7 @@ def test_words_are_the_trades_own() -> None:
 def trees() -> dict[str, ast.Module]:
     """The modules of the package by path."""
     return {
-        path.relative_to(ROOT / "src" / "balaclava").as_posix(): ast.parse(
-            path.read_text(encoding="utf-8")
-        )
-        for path in SOURCES
+        path.relative_to(ROOT / "src" / "balaclava").as_posix(): tree_of(path) for path in SOURCES
     }
 
 

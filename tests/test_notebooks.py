@@ -16,7 +16,8 @@ import pytest
 from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
-QUICK = ("ab_test",)  # the others take a minute or more: `make test-all` runs them
+QUICK = "ab_test"  # the others take a minute or more: `make test-all` runs them
+LONG = "bl.audit("  # cells with it take most of the time: `make test-all` runs them
 
 
 def texts(notebook: Any) -> list[str]:
@@ -33,26 +34,26 @@ def texts(notebook: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "whole"),
     [
         pytest.param(
             path,
-            id=path.stem,
-            marks=[
-                pytest.mark.xdist_group(path.stem),
-                *[pytest.mark.slow] * (path.stem not in QUICK),
-            ],
+            whole,
+            id=f"{path.stem}-{'whole' if whole else 'short'}",
+            marks=[pytest.mark.xdist_group(path.stem), *[pytest.mark.slow] * whole],
         )
         for path in NOTEBOOKS
+        for whole in ([False, True] if path.stem == QUICK else [True])
     ],
 )
 def test_a_notebook_prints_what_is_kept_in_it(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = str(Path(sys.executable).parent)
     monkeypatch.setenv("PATH", os.pathsep.join([tools, os.environ.get("PATH", "")]))
     monkeypatch.setenv("COLUMNS", "96")
     notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if whole or LONG not in cell.source]
     kept = texts(notebook)
     assert any(kept)
     client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})

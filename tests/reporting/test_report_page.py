@@ -192,6 +192,7 @@ def test_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "&lt;by drawing&gt;" in text
 
 
+@pytest.mark.slow
 def test_a_real_audit_is_shown(tmp_path: Path) -> None:
     policies = {"local": bl.policy("ldp-ucb-bernoulli", arms=2, epsilon=1.0)}
     found = quick_audits.run_audits(policies, trials=2_000)
@@ -319,7 +320,7 @@ def test_fifty_policies_open_at_once(tmp_path: Path) -> None:
     """Under 5 MB and 2 s; measured: 1 MB and 0.3 s."""
     world = bl.environment("bernoulli", means=np.linspace(0.3, 0.7, 101))
     policies = {
-        f"dp-imed {i}": bl.policy("dp-imed", arms=101, epsilon=0.1 * (i + 1)) for i in range(50)
+        f"dp-klucb {i}": bl.policy("dp-klucb", arms=101, epsilon=0.1 * (i + 1)) for i in range(50)
     }
     results = invent(policies, environment=world, checkpoints=200, repetitions=10)
     page = write_page(results_page_data(results, "many"), tmp_path / "many.html")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import shutil
@@ -315,13 +316,15 @@ def test_silence_reveals_no_reward(policy: LocalPolicy) -> None:
     ranges = [[0, 0.5], [0, 5e-324], [-1e308, 1e308], [1e308, 1.1e308], [0.5, 0.5]]
     rules = [honest, *({**honest, "range": r, "outside": "refuse"} for r in ranges)]
     levels = [None, 0.5, 1e-249, 1e-300]
-    for rule in rules:
-        for level in levels:
-            promised = {"epsilon": 1.0, "range": rule["range"]}
-            rewards = (0, 1, 0.5, -3, 1e308, -1e308, 5e-324)
-            answers = in_node([[rule, reward, level, promised] for reward in rewards])
-            told = {answer if isinstance(answer, str) else "a report" for answer in answers}
-            assert len(told) == 1, (rule, level, told)
+    rewards = (0, 1, 0.5, -3, 1e308, -1e308, 5e-324)
+    cases = [
+        [rule, reward, level, {"epsilon": 1.0, "range": rule["range"]}]
+        for rule, level, reward in itertools.product(rules, levels, rewards)
+    ]
+    answers = [each if isinstance(each, str) else "a report" for each in in_node(cases)]
+    for start in range(0, len(cases), len(rewards)):
+        told = set(answers[start : start + len(rewards)])
+        assert len(told) == 1, (cases[start], told)
 
 
 @pytest.mark.skipif(NODE is None, reason="no node is installed")

@@ -68,7 +68,7 @@ def test_a_changed_reward_moves_one_release():
         ("deep-tie-break", "decision of round 60"),
         ("longer-batches", "2 mechanisms moved"),
         ("harmonic-budget", "its loss grows with the run"),
-        ("root-harmonic", "its loss grows with the run"),
+        pytest.param("root-harmonic", "its loss grows with the run", marks=pytest.mark.slow),
         ("sign-near-zero", "differs although"),
         ("bare-threes", "do not follow the law"),
     ],
@@ -77,7 +77,7 @@ def test_a_late_fault_is_found(name, fault):
     assert fault in searched(VIOLATORS[name].policy).fault
 
 
-@pytest.mark.parametrize("name", ["honest", "truncated-far"])
+@pytest.mark.parametrize("name", ["honest", pytest.param("truncated-far", marks=pytest.mark.slow)])
 def test_a_control_has_no_late_fault(name):
     found = searched(PROVED_CONTROLS[name].policy)
     assert found.fault == ""

@@ -168,7 +168,7 @@ def test_a_horizon_that_no_trial_has_is_refused_at_once():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("looks", [2, 5])
+@pytest.mark.parametrize("looks", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_all_looks_together_keep_the_level(looks):
     """Arm 0 is the best by a hair: of 150 trials at a level of 0.2, 45 are wrong once in 500."""
     rng, wrong = np.random.default_rng(1), 0

@@ -11,6 +11,8 @@ import pytest
 import balaclava as bl
 from balaclava.authoring import seeded
 from balaclava.policies.contextual.dp_lin_bayes_ucb import learn, note_decision
+from balaclava.simulation.engine import repetition_player
+from balaclava.simulation.feedback import Feedback
 
 
 def make(**parameters: Any) -> bl.Policy:
@@ -138,6 +140,17 @@ def test_a_default_batch_has_a_quarter_of_the_noise_of_reports() -> None:
 
 @pytest.mark.statistical
 def test_it_learns_while_rewards_are_late() -> None:
+    """Interpreted, in short runs: dp-linucb, which waits for its first episode, has 250 here."""
+    world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
+    policy = make(arms=5, delta=1e-5, batch=None, outstanding=4096)
+    late = Feedback.create(bl.Delay(mean=150))
+    play = repetition_player("", policy, world, np.array([1_500]), 1, late, interpreted=True)
+    assert np.mean([play(run, np.zeros(2, np.int64)).regret[0] for run in range(4)]) < 100
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_it_learns_in_long_runs_while_rewards_are_late() -> None:
     """Reports count as they come; dp-linucb, which waits for its first episode, has 713 here."""
     world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
     policy = make(arms=5, delta=1e-5, batch=None, outstanding=4096)

@@ -57,7 +57,13 @@ def test_shares_are_those_of_the_agents_rule():
     assert np.median(rounds) == RESULTS.winners(0.95)[0].median_round
 
 
-@pytest.mark.parametrize("name", ["dp-se", "dp-klucb", "dp-imed", "kl-ucb", "ldp-ucb-bernoulli"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("dp-imed", "kl-ucb", "ldp-ucb-bernoulli"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("dp-se", "dp-klucb")),
+    ],
+)
 def test_no_winner_comes_later_than_by_intervals(name):
     private = {} if name == "kl-ucb" else {"epsilon": 2.0}
     world = bl.environment("bernoulli", means=[0.2, 0.5, 0.9])
