@@ -30,7 +30,11 @@ _SPECIAL_PARAMETERS = ("delta", "reward_range", *prompts.SPECIAL_QUESTIONS)
 @click.command(short_help="Recommend a policy.")
 @prompts.goal_options
 @prompts.answer_options
-@option("--average", float, "What a usual arm earns on average, such as a conversion rate.")
+@option(
+    "--average --rate average",
+    float,
+    "What a usual arm earns on average, such as a conversion rate.",
+)
 @option("--difference", float, "How far ahead of it the best arm is at least.")
 @option(
     "--simulate/--no-simulate",
