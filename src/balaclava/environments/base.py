@@ -15,6 +15,8 @@ from balaclava.errors import IncompatibleError, ParameterError
 
 # Pairs of a first round and the arms on offer from then on.
 Offers = Sequence[tuple[int, tuple[int, ...]]]
+# Pairs of a share of the participants and the arms that they can get.
+Groups = Sequence[tuple[float, tuple[int, ...]]]
 Order = Annotated[float, Range(0, meaning="order of a moment", open_low=True)]
 
 
@@ -128,6 +130,11 @@ class Environment(Declared):
     @property
     def arms_on_offer(self) -> Offers | None:
         """The arms on offer, from the first round of each segment on; None: always all."""
+        return None
+
+    @property
+    def groups(self) -> Groups | None:
+        """Groups of participants, by the arms that they can get; None: all arms on offer."""
         return None
 
     @property

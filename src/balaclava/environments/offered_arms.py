@@ -4,15 +4,17 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from balaclava._core.declared import Range, check
 from balaclava._core.kernels import kernel
 from balaclava.environments.base import (
     ENVIRONMENTS,
     FIXED_SCENE,
     Environment,
+    Groups,
     Offers,
     Scene,
     attribute,
@@ -22,6 +24,7 @@ from balaclava.environments.base import (
 )
 from balaclava.environments.moving_means import MovingEnvironment
 
+Share = Annotated[float, Range(0, 1, "share of the participants", open_low=True)]
 _ADVICE = "give pairs of a first round, from 1 on, and the arms from then on"
 
 
@@ -95,12 +98,18 @@ class OfferedArms(Environment):
     Use it to see what an arm costs that is added to a running experiment. The policy begins with
     the arms that are on offer first; others are added and retired as an agent does it, at the end
     of a batch if they leave. An arm that comes back is new to the policy. Regret is against the
-    best arm on offer in each round. Rewards must arrive at once.
+    best arm on offer in each round. Late rewards of an arm that left are dropped.
+
+    With `participants`, each round draws a participant who can get some of these arms only, by a
+    public attribute. Regret is then against the best arm that the participant can get. Such rounds
+    are not compiled: they take about a thousand times as long.
 
     Parameters:
         inner: an environment of all arms, or a mapping with its `name` and parameters: one whose
             arms keep their means, or changing or drifting.
         offers: pairs of a first round and the arms on offer from then on; the first round is 1.
+        participants: pairs of a share of the participants and the arms that they can get; the
+            shares add up to 1. By default all can get all arms on offer.
 
     Example:
         >>> shop = bl.environment("bernoulli", means=[0.5, 0.4, 0.7])
@@ -123,9 +132,15 @@ class OfferedArms(Environment):
             "inner": {"name": "changing", "schedule": [(1, [0.2, 0.7]), (101, [0.6, 0.3])]},
             "offers": [(1, [1]), (51, [0, 1])],
         },
+        {
+            "inner": {"name": "bernoulli", "means": [0.2, 0.6, 0.4]},
+            "offers": [(1, [0, 1]), (41, [0, 1, 2])],
+            "participants": [(0.7, [0, 1, 2]), (0.3, [0])],
+        },
     )
     inner: Environment
     offers: object
+    participants: object = None
     means, gaps, largest_gap = (
         attribute("inner.means"),
         attribute("inner.gaps"),
@@ -148,6 +163,8 @@ class OfferedArms(Environment):
                 "whose arms keep their means, or changing or drifting",
             )
         object.__setattr__(self, "offers", self._checked_offers())
+        if self.participants is not None:
+            object.__setattr__(self, "participants", self._checked_participants())
 
     def _checked_offers(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         entries: Any = self.offers
@@ -160,18 +177,46 @@ class OfferedArms(Environment):
             start, arms = pair
             if isinstance(start, bool) or not isinstance(start, int) or start <= last:
                 raise self.refuse("offers", f"has rounds that do not ascend; {_ADVICE}")
-            if not isinstance(arms, Sequence) or isinstance(arms, str) or not arms:
-                raise self.refuse("offers", f"has a round without arms; {_ADVICE}")
-            for arm in arms:
-                if isinstance(arm, bool) or not isinstance(arm, int) or not 0 <= arm < self.arms:
-                    raise self.refuse(
-                        "offers", f"has an arm that does not exist; arms are 0 to {self.arms - 1}"
-                    )
             last = start
-            pairs.append((start, tuple(sorted(set(arms)))))
+            pairs.append((start, self._checked_arms("offers", arms)))
         if pairs[0][0] != 1:
             raise self.refuse("offers", f"does not start at round 1; {_ADVICE}")
         return tuple(pairs)
+
+    def _checked_arms(self, parameter: str, arms: Any) -> tuple[int, ...]:
+        """Numbers of arms, ascending."""
+        if not isinstance(arms, Sequence) or isinstance(arms, str) or not arms:
+            raise self.refuse(parameter, "has an entry without arms; give at least one")
+        for arm in arms:
+            if isinstance(arm, bool) or not isinstance(arm, int) or not 0 <= arm < self.arms:
+                raise self.refuse(
+                    parameter, f"has an arm that does not exist; arms are 0 to {self.arms - 1}"
+                )
+        return tuple(sorted(set(arms)))
+
+    def _checked_participants(self) -> tuple[tuple[float, tuple[int, ...]], ...]:
+        advice = "give pairs of a share and the arms that these participants can get"
+        entries: Any = self.participants
+        if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
+            raise self.refuse("participants", f"is not a list; {advice}")
+        pairs = list[tuple[float, tuple[int, ...]]]()
+        for pair in entries:
+            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+                raise self.refuse("participants", f"has an entry that is not a pair; {advice}")
+            share = check("participants: share", pair[0], Share)
+            pairs.append((share, self._checked_arms("participants", pair[1])))
+        if not math.isclose(math.fsum(share for share, _ in pairs), 1.0, abs_tol=1e-9):
+            raise self.refuse("participants", "has shares that do not add up to 1")
+        for start, on_offer in self.arms_on_offer:
+            if any(set(on_offer).isdisjoint(arms) for _, arms in pairs):
+                raise self.refuse(
+                    "participants", f"has some who could get no arm from round {start} on"
+                )
+        return tuple(pairs)
+
+    @property
+    def groups(self) -> Groups | None:
+        return self.participants  # type: ignore[return-value]
 
     @property
     def arms_on_offer(self) -> Offers:

@@ -18,7 +18,7 @@ import numpy as np
 
 from balaclava.frames.blocks import Blocks, is_still_due
 from balaclava.frames.epochs import Epochs
-from balaclava.frames.pools import Pools, in_batch, leave_batch
+from balaclava.frames.pools import NO_PLACE, Pools, count_settled, in_batch, leave_batch
 
 Begin = Callable[..., Any]
 _QUEUE = ("queued_arms", "queued_rewards", "queued_sums")
@@ -49,13 +49,35 @@ def with_new_slot(begin: Begin, params: Any, state: Any) -> Any:
 
 
 def kept_slots(begin: Begin, params: Any, state: Any, slots: Sequence[int]) -> Any:
-    """The state with these slots alone; no batch of any arm may wait to count."""
+    """The state with these slots alone; late rewards of the others must not be learned."""
     fresh = resized(begin, params, len(slots))
     kept = _taken(state, resized(begin, params, len(slots)), np.asarray(slots), _needed(params))
     pools = find_pools(kept)
     if pools is None:
         return kept
-    return _with_pools(kept, pools._replace(**{n: getattr(find_pools(fresh), n) for n in _QUEUE}))
+    return _with_pools(kept, _kept_queue(find_pools(state), pools, find_pools(fresh), slots))
+
+
+def _kept_queue(whole: Pools, part: Pools, fresh: Pools, slots: Sequence[int]) -> Pools:
+    """The part with the batches of its arms in the order of the whole; others no longer wait."""
+    part = part._replace(**{name: getattr(fresh, name) for name in _QUEUE})
+    places, room = queued_places(whole), part.queued_arms.size
+    part.placed_batches[0] = part.counted[0]
+    before, position = part.place.copy(), {slot: i for i, slot in enumerate(slots)}
+    part.place[before > 0] = NO_PLACE  # without room it never counts in order
+    for place in places:
+        old = place % whole.queued_arms.size
+        arm = position.get(int(whole.queued_arms[old]))
+        if arm is None or part.placed_batches[0] - part.counted[0] == room:
+            continue
+        part.placed_batches[0] += 1
+        new = part.placed_batches[0] % room
+        part.queued_arms[new] = arm
+        part.queued_rewards[new] = whole.queued_rewards[old]
+        part.queued_sums[new] = whole.queued_sums[old]
+        part.place[before == place] = part.placed_batches[0]
+    count_settled(part)  # a batch that left may have been the first to wait for
+    return part
 
 
 def _with_pools(state: Any, pools: Pools) -> Any:

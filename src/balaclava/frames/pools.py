@@ -498,6 +498,13 @@ def leave_queue(state: Pools, arm: int, row: int, rewards: int, released: float)
     elif place > 0:
         state.queued_rewards[place % room] = rewards
         state.queued_sums[place % room] = released
+    count_settled(state)
+
+
+@kernel(borrows=True)
+def count_settled(state: Pools) -> None:
+    """Count the batches in the queue before the first that is not settled."""
+    room = state.queued_arms.size
     while state.counted[0] < state.placed_batches[0]:
         first = (state.counted[0] + 1) % room
         if state.queued_rewards[first] == NOT_SETTLED:

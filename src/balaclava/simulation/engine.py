@@ -18,7 +18,8 @@ from balaclava.environments.base import Environment
 from balaclava.errors import IncompatibleError, ParameterError, failed_choice, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
-from balaclava.simulation.arm_segments import segment_player
+from balaclava.simulation.changing_arms.arm_segments import segment_player
+from balaclava.simulation.changing_arms.participant_masks import masked_player
 from balaclava.simulation.feedback import PROMPT, Feedback
 from balaclava.simulation.loops import NO_SUCH_ARM, STOP, make_late_play, make_play, rehearse
 from balaclava.simulation.moment_warnings import warn_of_moments
@@ -297,7 +298,9 @@ def _prepared(
     if environment.arms_on_offer is not None:
         if recorded:
             raise IncompatibleError(f"winners are not recorded on {environment.name}; leave it out")
-        return segment_player(policy, environment, rounds, interpreted=interpreted)
+        if environment.groups is not None:
+            return masked_player(policy, environment, rounds, feedback)
+        return segment_player(policy, environment, rounds, feedback, interpreted=interpreted)
     fixed: tuple[Any, ...] = (policy.constants(), environment.constants(), environment.arms)
     kernels: tuple[Callable[..., Any], ...] = (
         *policy.kernels,
@@ -423,22 +426,16 @@ def require_compatible(
             "the policy with the longer one"
         )
     if environment.arms_on_offer is not None:
-        _require_changing_arms(label, policy, environment, feedback)
+        _require_changing_arms(label, policy, environment)
     require_missing(policy, feedback.settling)
 
 
-def _require_changing_arms(
-    label: str, policy: Policy, environment: Environment, feedback: Feedback
-) -> None:
+def _require_changing_arms(label: str, policy: Policy, environment: Environment) -> None:
     """Refuse what arms that come and leave do not allow."""
     if policy.fixed_arms:
         raise IncompatibleError(
             f"{label} cannot change its arms, as {environment.name} does: {policy.fixed_arms}; use "
             "dp-imed"
-        )
-    if not feedback.prompt:
-        raise IncompatibleError(
-            f"rewards on {environment.name} must arrive at once; leave out delays and windows"
         )
 
 

@@ -16,7 +16,7 @@ from balaclava.authoring import begin_tally, learn_tally
 from balaclava.errors import PolicyError
 from balaclava.experiments import sweep_runner
 from balaclava.experiments.experiment_file import ExperimentPlan, SimulationSetting
-from balaclava.simulation.arm_segments import segment_player
+from balaclava.simulation.changing_arms.arm_segments import segment_player
 from balaclava.simulation.gpu import launches
 from balaclava.simulation.gpu.device_loop import philox_key
 from balaclava.simulation.gpu.host_stream import HostStream

@@ -39,6 +39,8 @@ def gpu_refusal(environment: Environment | None, feedback: Feedback, winners: bo
         return "delays are for the CPU only"
     if environment is not None and environment.dimension is not None:
         return "environments with contexts are for the CPU only"
+    if environment is not None and environment.groups is not None:
+        return "arms that some participants cannot get are for the CPU only"
     return ""
 
 

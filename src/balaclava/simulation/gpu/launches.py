@@ -22,7 +22,7 @@ from balaclava._core.kernels import compiling
 from balaclava.environments.base import Environment
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
-from balaclava.simulation.arm_segments import ArmSegments
+from balaclava.simulation.changing_arms.arm_segments import ArmSegments
 from balaclava.simulation.gpu import device_loop
 from balaclava.simulation.gpu.device import device_compiler, device_errors
 from balaclava.simulation.gpu.device_loop import (

@@ -1,0 +1,1 @@
+"""Simulations whose arms come and leave, or that some participants cannot get."""
