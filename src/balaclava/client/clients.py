@@ -435,7 +435,8 @@ class ServiceCalls:
             arms: Labels of the arms.
             reward_window: Seconds in which a decision's reward may arrive.
             parameters: Parameters of the policy.
-            more: default_reward, settle, rewards_per_person, population, owner, purpose.
+            more: default_reward, settle, rewards_per_person, population, owner, purpose, prior,
+                same_means and the other fields of the service.
 
         Returns:
             The document that `experiment` returns.

@@ -184,7 +184,7 @@ def test_the_login_leads_nowhere_else(filled: FilledService, elsewhere: str) -> 
 
 
 FORMS = ["/login", "/logout", "/keys", "/experiments/new/finish", "/keys/{id}/revoke"]
-FORMS += ["/experiments/new/review"]
+FORMS += ["/experiments/new/review", "/experiments/new/arms"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -193,7 +193,7 @@ def test_a_form_from_elsewhere_changes_nothing(
 ) -> None:
     before = (filled.service.list_keys(), filled.service.experiment("new"))
     path = form.format(id=before[0][-1]["id"])
-    fields = {"role": "admin", "label": "mine", "key": filled.keys["admin"]}
+    fields = {"role": "admin", "label": "mine", "add": "mine", "key": filled.keys["admin"]}
     foreign = token_of(reader.get("/").text)
     own = token_of(admin.get("/" if form != "/login" else "/login").text)
     elsewhere = {"Sec-Fetch-Site": "cross-site"}
@@ -223,6 +223,26 @@ def test_pause_resume_and_finish(
         assert f"</svg>{state}</span>" in shown.text
     again = admin.post("/experiments/changing/resume", data=form)
     assert (again.status_code, "cannot be undone" in again.text) == (409, True)
+
+
+def test_arms_are_added_and_retired(
+    filled: FilledService, admin: TestClient, reader: TestClient
+) -> None:
+    filled.create("season")
+    first = filled.service.experiment("season")["arms"][0]
+    path = "/experiments/season/arms"
+    assert path in Page(admin.get("/experiments/season").text).values("href")
+    form = {"token": token_of(admin.get(path).text)}
+    mine = {"token": token_of(reader.get("/").text), "add": "new"}
+    assert reader.get(path).status_code == reader.post(path, data=mine).status_code == 403
+    answer = admin.post(path, data=form | {"add": MARKUP, "retire": first})
+    assert MARKUP in Page(answer.text).text
+    after = filled.service.experiment("season")
+    assert (after["arms"][-1], after["retired_arms"]) == (MARKUP, [first])
+    assert first not in Page(admin.get(path).text).values("value")
+    for fields in ({}, {"add": first}, {"retire": "stranger"}, {"add": "x" * 501}):
+        assert admin.post(path, data=form | fields).status_code == 422
+    assert filled.service.experiment("season") == after
 
 
 def test_the_page_for_a_review_board_states_the_guarantee_of_the_service(

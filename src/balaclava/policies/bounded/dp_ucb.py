@@ -60,8 +60,9 @@ class DPUCB(PrivateBoundedPolicy):
     r"""UCB1 on running sums that a hybrid counter keeps private.
 
     A simple baseline that needs no horizon and no tuning. It does not allow for its own noise: at
-    epsilon = 1 or less it often abandons a good arm after a bad first draw. dp-ucb-bound fixes
-    that; for low regret prefer dp-imed or dp-klucb.
+    epsilon = 1 or less it often abandons a good arm after a bad first draw, and nearly always one
+    that is added to a running experiment. dp-ucb-bound fixes that; for low regret prefer dp-imed or
+    dp-klucb.
 
     After one pull of each arm, play the arm with the largest
 

@@ -1,4 +1,4 @@
-"""Form handlers: log in and out, change an experiment's state, create and revoke keys.
+"""Form handlers: log in and out, change an experiment's state or arms, create and revoke keys.
 
 Each form needs its page's CSRF token. Each change has a confirmation page, so that it works without
 JavaScript.
@@ -18,6 +18,7 @@ from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
 LONGEST_KEY_LABEL = 100  # characters; the page has the same limit
+_LONGEST_ARM_LABEL = 500  # characters, as in requests
 _CHANGES = ("pause", "resume", "finish")
 
 
@@ -68,7 +69,7 @@ async def _checked(request: Request, session: sessions.Session) -> dict[str, str
 def add_changes(
     routes: APIRouter, service: Service, pages: PageRenderer, auth: sessions.Auth
 ) -> None:
-    """Add pause, resume and finish, and the download for a review board."""
+    """Add pause, resume, finish and changes of arms, and the download for a review board."""
 
     @routes.post("/experiments/{name}/review")
     async def review(request: Request, name: str) -> Response:
@@ -79,6 +80,28 @@ def add_changes(
             "Cache-Control": "no-store",
         }
         return Response(text, media_type="text/html; charset=utf-8", headers=headers)
+
+    @routes.get("/experiments/{name}/arms")
+    def arms(request: Request, name: str) -> Response:
+        session = auth.admin(request)
+        values = {"experiment": service.experiment(name), "longest": _LONGEST_ARM_LABEL}
+        return pages.page(request, "arms.html", session, values)
+
+    @routes.post("/experiments/{name}/arms")
+    async def change_arms(request: Request, name: str) -> Response:
+        session = await run_in_threadpool(auth.admin, request)
+        form = await _checked(request, session)
+        add, retire = form.get("add", "").strip(), form.get("retire", "")
+        if len(add) > _LONGEST_ARM_LABEL or not (add or retire):
+            raise Problem(
+                422,
+                "name an arm to add, or choose one to retire; a label has at most "
+                f"{_LONGEST_ARM_LABEL} characters",
+            )
+        changes = {"add_arms": [add] * bool(add), "retire_arms": [retire] * bool(retire)}
+        named = {what: labels for what, labels in changes.items() if labels}
+        await service.edit(name, named, session.key.actor)
+        return redirect(request, f"/experiments/{quote(name, safe='')}")
 
     @routes.get("/experiments/{name}/{change}")
     def confirm(request: Request, name: str, change: str) -> Response:
