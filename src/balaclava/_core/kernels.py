@@ -80,6 +80,29 @@ def kernel(function: Any = None, *, borrows: bool = False) -> Any:
     return function
 
 
+def kernel_by_columns(
+    by_columns: Callable[..., Any], fits: Callable[..., bool]
+) -> Callable[[Function], Function]:
+    """Mark a kernel for which Python runs `by_columns`: the same operations on whole arrays.
+
+    Interpreted loops over many arms are slow. Both must round alike, to the last bit: elementwise
+    operations of numpy in the order of the kernel's, never a sum or product of matrices. Compiled
+    code runs the kernel, and Python too unless the arguments are such that `by_columns` fits.
+    """
+
+    def mark(function: Function) -> Function:
+        function.borrows = True  # type: ignore[attr-defined]
+
+        @functools.wraps(function)
+        def interpreted(*arguments: Any) -> Any:
+            return (by_columns if fits(*arguments) else function)(*arguments)
+
+        _marked.append((interpreted, function))
+        return interpreted  # type: ignore[return-value]
+
+    return mark
+
+
 def mechanism(function: Function, *, borrows: bool = False) -> Function:
     """Mark a kernel that adds noise for privacy; `borrows` as in `kernel`.
 

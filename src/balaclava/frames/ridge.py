@@ -77,6 +77,26 @@ def squared_width(state: Ridge, block: int, x: np.ndarray) -> float:
     return max(dot(state.product, x), 0.0)
 
 
+def dots(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """`dot` of each row with y, to the last bit."""
+    total = np.zeros(len(rows))
+    for i in range(y.size):
+        total += rows[:, i] * y[i]
+    return total
+
+
+def squared_widths(state: Ridge, block: int, rows: np.ndarray) -> np.ndarray:
+    """`squared_width` of each row, to the last bit."""
+    inverse, square = state.inverse[block], np.zeros(len(rows))
+    columns = np.ascontiguousarray(rows.T)
+    for j in range(len(columns)):
+        product = columns[0] * inverse[0, j]
+        for i in range(1, len(columns)):
+            product += columns[i] * inverse[i, j]
+        square += product * columns[j]
+    return np.maximum(square, 0.0)
+
+
 @kernel(borrows=True)
 def add_row(state: Ridge, block: int, x: np.ndarray) -> float:
     """Add x x' to V. Returns x' V^-1 x of the old V, and leaves its V^-1 x in `product`."""
@@ -216,3 +236,16 @@ def solve_transposed(factor: np.ndarray, b: np.ndarray, out: np.ndarray) -> None
         for k in range(i + 1, b.size):
             total -= factor[k, i] * out[k]
         out[i] = total / factor[i, i]
+
+
+def factor_widths(factor: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """|L^-1 x| for each row x, as `solve_factor` and `dot` have it, to the last bit."""
+    out = np.array(rows.T, order="C")
+    for i in range(len(out)):
+        for k in range(i):
+            out[i] -= factor[i, k] * out[k]
+        out[i] /= factor[i, i]
+    square = np.zeros(len(rows))
+    for each in out:
+        square += each * each
+    return np.sqrt(square)

@@ -10,12 +10,20 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from balaclava._core.declared import RadiusScale, Range
-from balaclava._core.kernels import kernel
+from balaclava._core.kernels import kernel, kernel_by_columns
 from balaclava._core.states import range_faults
 from balaclava.frames import pending
 from balaclava.frames.episodes import Episodes, add_decision, add_reward, begin_episodes, give_up
 from balaclava.frames.pools import NO_ROW, UNLEARNED
-from balaclava.frames.ridge import add_to_factor, dot, factorise, solve_factor, solve_transposed
+from balaclava.frames.ridge import (
+    add_to_factor,
+    dot,
+    dots,
+    factor_widths,
+    factorise,
+    solve_factor,
+    solve_transposed,
+)
 from balaclava.policies.base import ArmRelease, Kernels, register
 from balaclava.policies.contextual import linear_context
 from balaclava.policies.contextual.private_sums import PrivateSumsPolicy, release_sum
@@ -97,7 +105,13 @@ def begin(params: Params) -> State:
     return state
 
 
-@kernel(borrows=True)
+def best_row(params: Params, state: State, context: np.ndarray) -> int:
+    """`best_arm` with shared coefficients."""
+    widths = params.radius_scale * factor_widths(state.factor[0], context)
+    return int(np.argmax(dots(context, state.theta[0]) + widths))
+
+
+@kernel_by_columns(best_row, linear_context.shares_coefficients)
 def best_arm(params: Params, state: State, context: np.ndarray) -> int:
     best, highest, fewest = 0, -math.inf, 0
     for arm in range(params.arms):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.kernels import kernel
+from balaclava._core.kernels import kernel, kernel_by_columns
 from balaclava._core.states import range_faults
 from balaclava.frames.episodes import (
     Episodes,
@@ -16,9 +16,15 @@ from balaclava.frames.episodes import (
     give_up,
 )
 from balaclava.frames.pools import NO_ROW
-from balaclava.frames.ridge import dot, radius, squared_width
+from balaclava.frames.ridge import dot, dots, radius, squared_width, squared_widths
 from balaclava.policies.base import CoefficientEstimate, Kernels, register
-from balaclava.policies.contextual.linear_context import Rule, coefficient_block, context_row, sure
+from balaclava.policies.contextual.linear_context import (
+    Rule,
+    coefficient_block,
+    context_row,
+    shares_coefficients,
+    sure,
+)
 from balaclava.policies.contextual.private_sums import (
     Params,
     PrivateLinearPolicy,
@@ -66,7 +72,15 @@ def renew_radius(params: Params, state: State, block: int) -> None:
     state.radii[block] = params.radius_scale * proved_radius(params, state, block)
 
 
-@kernel(borrows=True)
+def best_row(params: Params, state: State, context: np.ndarray) -> int:
+    """`best_arm` with shared coefficients."""
+    episodes = state.episodes
+    late = episodes.draws[0] == 0 or episodes.waiting[0] > 0
+    widths = np.sqrt(squared_widths(episodes.made if late else episodes.known, 0, context))
+    return int(np.argmax(dots(context, episodes.theta[0]) + state.radii[0] * widths))
+
+
+@kernel_by_columns(best_row, shares_coefficients)
 def best_arm(params: Params, state: State, context: np.ndarray) -> int:
     episodes = state.episodes
     best, highest = block_in_first_episode(episodes), -math.inf

@@ -55,6 +55,11 @@ def context_row(context: np.ndarray, arm: int) -> int:
     return min(arm, context.shape[0] - 1)
 
 
+def shares_coefficients(params: Any, state: Any, context: np.ndarray) -> bool:
+    """Whether each arm has a row, and all the same coefficients."""
+    return not params.disjoint
+
+
 @kernel(borrows=True)
 def copy_features(params: Any, row: np.ndarray, note: np.ndarray) -> None:
     """Copy the features of a decision, scaled down to the bound if they are longer."""

@@ -6,10 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from balaclava._core.kernels import kernel
+from balaclava._core.kernels import kernel, kernel_by_columns
 from balaclava._core.states import range_faults
 from balaclava.frames import pending
-from balaclava.frames.ridge import Ridge, add_row, begin_ridge, dot, multiply, radius, squared_width
+from balaclava.frames.ridge import (
+    Ridge,
+    add_row,
+    begin_ridge,
+    dot,
+    dots,
+    multiply,
+    radius,
+    squared_width,
+    squared_widths,
+)
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import (
     REWARD_SPREAD,
@@ -17,6 +27,7 @@ from balaclava.policies.contextual.linear_context import (
     coefficient_block,
     context_row,
     copy_features,
+    shares_coefficients,
 )
 
 
@@ -77,10 +88,14 @@ def renew_radius(params: Params, state: Regression, block: int) -> None:
     )
 
 
-@kernel(borrows=True)
-def choose(
-    params: Params, state: Regression, t: int, context: np.ndarray, rng: Any
-) -> tuple[int, int]:
+def best_row(params: Params, state: Regression, context: np.ndarray) -> int:
+    """`best_arm` with shared coefficients."""
+    widths = np.sqrt(squared_widths(state.ridge, 0, context))
+    return int(np.argmax(dots(context, state.theta[0]) + state.radii[0] * widths))
+
+
+@kernel_by_columns(best_row, shares_coefficients)
+def best_arm(params: Params, state: Regression, context: np.ndarray) -> int:
     best, highest, fewest = 0, -math.inf, 0
     for arm in range(params.arms):
         block, x = coefficient_block(state.radii.size, arm), context[context_row(context, arm)]
@@ -89,6 +104,14 @@ def choose(
         asked = state.asked[block]
         if index > highest or (index == highest and asked < fewest):
             best, highest, fewest = arm, index, asked
+    return best
+
+
+@kernel(borrows=True)
+def choose(
+    params: Params, state: Regression, t: int, context: np.ndarray, rng: Any
+) -> tuple[int, int]:
+    best = best_arm(params, state, context)
     return best, note_decision(params, state, best, context)
 
 
