@@ -113,6 +113,11 @@ class PolicyAttributes(Declared):
         return None
 
     @overridable
+    def catalogue(self) -> Any:
+        """Features of each arm, the same in every decision; None if they come with each."""
+        return None
+
+    @overridable
     def disjoint(self) -> bool:
         """Whether each arm has its own coefficients for the features."""
         return False

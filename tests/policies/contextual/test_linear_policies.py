@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -410,3 +412,88 @@ def test_means_of_arms_are_not_estimated(name: str) -> None:
     if name != "dp-linucb":
         with pytest.raises(EstimateError, match="offers no intervals of coefficients"):
             agent.coefficients()
+
+
+@pytest.mark.parametrize("name", ["linucb", "dp-linucb", "dp-lin-bayes-ucb"])
+def test_whole_columns_decide_as_the_kernel_does(name: str) -> None:
+    """In Python arms with shared coefficients are compared by columns: the same to the last bit."""
+    policy = make(name, arms=50, features=5, outstanding=512)
+    module = sys.modules[type(policy).__module__]
+    params, rng, people = policy.constants(), seeded(1), np.random.default_rng(2)
+    begin, choose, learn, _ = policy.kernels
+    state, equal = begin(params), 0
+    for t in range(1, 201):
+        X = people.normal(size=(50, 5))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        X[t % 50 :] = X[t % 50]  # arms with the same row tie
+        equal += module.best_arm(params, state, X) == module.best_arm.__wrapped__(params, state, X)
+        arm, phase = choose(params, state, t, X, rng)
+        learn(params, state, t, arm, float(rng.random() < 0.5), phase, rng)
+    assert equal == 200
+
+
+def test_a_catalogue_is_given_once() -> None:
+    """Then decisions take no context, and are those of an agent that is given it each time."""
+    rows = np.random.default_rng(1).normal(size=(40, 3))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    shape = {"arms": 40, "features": 3, "outstanding": 128}
+    once = make("dp-lin-bayes-ucb", catalogue=rows, **shape).agent(seed=1)
+    each = make("dp-lin-bayes-ucb", **shape).agent(seed=1)
+    for t in range(60):
+        if t == 30:
+            once = bl.restore(json.loads(json.dumps(once.save())))
+        first, second = once.ask(), each.ask(rows)
+        assert first.arm == second.arm
+        once.tell(first, float(t % 2))
+        each.tell(second, float(t % 2))
+    with pytest.raises(ContextError, match="call ask"):
+        once.ask(rows)
+    with pytest.raises(ParameterError, match="disjoint"):
+        make("linucb", catalogue=rows, disjoint=True, **shape)
+    with pytest.raises(ParameterError, match="have shape"):
+        make("linucb", catalogue=rows[:3], **shape)
+    with pytest.raises(ParameterError, match="longer than feature_bound"):
+        make("linucb", catalogue=2.0 * rows, **shape)
+
+
+def test_among_ten_thousand_arms() -> None:
+    """A decision and its reward take less than 30 ms of processor time; no row is copied."""
+    rows = np.random.default_rng(1).normal(size=(10_000, 10))
+    rows = np.round(rows / np.linalg.norm(rows, axis=1, keepdims=True), 3) / 1.01
+    agent = make("dp-lin-bayes-ucb", arms=10_000, features=10, catalogue=rows).agent(seed=1)
+    agent.tell(agent.ask(), 1.0)
+    before = len(json.dumps(agent.save()))
+    start = time.process_time()
+    for _ in range(20):
+        agent.tell(agent.ask(), 1.0)
+    assert (time.process_time() - start) / 20 < 0.03
+    assert len(json.dumps(agent.save())) < before + 2_000
+
+
+@pytest.mark.parametrize("name", [*NAMES, "dp-squarecb", "with-values"])
+def test_bad_features_are_refused_and_change_nothing(name: str) -> None:
+    shape: dict[str, Any] = {"disjoint": True, **({} if name in NAMES else PRIVATE)}
+    if name == "with-values":
+        base = {"name": "dp-linucb", "features": 2, **shape}
+        policy = bl.policy(name, arms=3, base=base, value_epsilon=1.0, least_chance=0.1)
+    else:
+        policy = make(name, **shape)
+    agent = policy.agent(seed=1)
+    agent.tell(agent.ask([0.5, 0.5]), 1.0)
+    before = agent.save()
+    for wrong in (
+        None,
+        [0.5],
+        [0.5, 0.5, 0.5],
+        [0.5, math.nan],
+        [0.5, math.inf],
+        [0.5, 0.5j],
+        np.array([0.5, 0.5 + 0.1j]),
+        [[0.5, 0.5], [0.1, 0.1]],  # two sets of features for one decision
+        ["a", "b"],
+        [1.0, 1.0],
+        {"a": 0.5, "b": 0.5},
+    ):
+        with pytest.raises(ContextError):
+            agent.ask(wrong)
+    assert agent.save() == before

@@ -45,7 +45,7 @@ def test_features_are_checked(open_service: Callable[..., Service]) -> None:
     client = client_of(open_service())
     assert create(client, **NEWS)["features"] == {
         "number": 2, "names": ["always", "evening"], "of": "the participant", "public": True,
-        "notice": PUBLIC_FEATURES,
+        "notice": PUBLIC_FEATURES, "catalogue": False,
     }  # fmt: skip
     assert "features are missing" in refusal(client)
     assert "lacks evening" in refusal(client, features={"always": 1.0})

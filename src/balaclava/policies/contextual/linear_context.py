@@ -34,6 +34,11 @@ LongFeatures = Annotated[
     Literal["refuse", "clip"], Range(meaning="refuse or clip a row beyond feature_bound")
 ]
 
+Catalogue = Annotated[
+    np.ndarray | None,
+    Range(meaning="row of each arm, public and fixed; then a decision takes no context"),
+]
+
 # Rewards in [0, 1] are 1/2-sub-Gaussian (Hoeffding's lemma).
 REWARD_SPREAD = 0.5
 CONTEXT_IS_PUBLIC = (
@@ -102,6 +107,8 @@ class ContextualPolicy(BoundedPolicy):
     The mean of a reward, rescaled to [0, 1], is <theta, x>. By default x is the arm's row and theta
     the same for all arms. With `disjoint`, x is the participant's row and theta the arm's own.
     Features are used unchanged: add a constant feature if the means need an intercept.
+
+    If the arms' rows are the same in each decision, give them once, as `catalogue`.
     """
 
     fixed_arms = "its contexts have the features of a fixed set of arms"
@@ -110,6 +117,7 @@ class ContextualPolicy(BoundedPolicy):
     feature_bound: FeatureBound = 1.0
     long_features: LongFeatures = "refuse"
     outstanding: Outstanding = 4096
+    catalogue: Catalogue = None
     rule: ClassVar[Rule | None] = None  # if the chances of arms are known
 
     def __post_init__(self) -> None:
@@ -122,6 +130,16 @@ class ContextualPolicy(BoundedPolicy):
             object.__setattr__(self, "feature_names", names)
             object.__setattr__(self, "features", len(names))
         super().__post_init__()
+        if self.catalogue is None:
+            return
+        if self.disjoint:
+            raise self.refuse("catalogue", "has rows of arms, but disjoint features are of people")
+        try:
+            rows = self._checked_rows(self.catalogue, f"give one of {self.features} numbers an arm")
+        except ContextError as error:
+            raise self.refuse("catalogue", f"is not allowed: {error}") from None
+        rows.flags.writeable = False
+        object.__setattr__(self, "catalogue", rows)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -144,6 +162,13 @@ class ContextualPolicy(BoundedPolicy):
         Raises:
             ContextError: if they do not fit the policy or are longer than `feature_bound`.
         """
+        if self.catalogue is not None:
+            if context is not None and context is not self.catalogue:
+                raise ContextError(
+                    f"the features of the arms are those of the catalogue of {self.name}; call "
+                    "ask() without a context"
+                )
+            return self.catalogue
         shape = (self.features,) if self.disjoint else (self.arms, self.features)
         needed = f"give {self.name} features of shape {shape}: ask(features)"
         if self.feature_names is not None:
@@ -152,6 +177,10 @@ class ContextualPolicy(BoundedPolicy):
             raise ContextError(f"features are missing; {needed}")
         if isinstance(context, Mapping):
             context = self._from_mapping(context, needed)
+        return self._checked_rows(context, needed)
+
+    def _checked_rows(self, context: Any, needed: str) -> np.ndarray:
+        """Rows of finite real numbers, each within the bound."""
         try:
             if np.iscomplexobj(context):
                 raise TypeError  # the conversion would drop the imaginary parts
@@ -231,6 +260,8 @@ class ContextualPolicy(BoundedPolicy):
     @property
     def practice_context(self) -> np.ndarray:
         """Rows of full length in which all features have the same size and varying signs."""
+        if self.catalogue is not None:
+            return self.catalogue
         return practice_rows(1 if self.disjoint else self.arms, self.features, self.feature_bound)
 
 

@@ -410,6 +410,10 @@ class WithValues(Policy):
         return self.base.features
 
     @property
+    def catalogue(self) -> Any:
+        return self.base.catalogue
+
+    @property
     def disjoint(self) -> bool:
         return self.base.disjoint
 

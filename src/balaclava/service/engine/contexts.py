@@ -43,6 +43,11 @@ def are_public(policy: Policy) -> bool:
     return policy.model == "none" or CONTEXT_IS_PUBLIC in policy.assumptions
 
 
+def stores_features(policy: Policy) -> bool:
+    """Whether they are stored with each decision; those of a catalogue are in the definition."""
+    return are_public(policy) and policy.catalogue is None
+
+
 def checked_features(policy: Policy, features: Any, count: int) -> np.ndarray | None:
     """The context of decisions; raises a `Problem` unless the features fit the policy."""
     if not takes_features(policy):
@@ -53,7 +58,7 @@ def checked_features(policy: Policy, features: Any, count: int) -> np.ndarray | 
         context: np.ndarray = policy.checked_context(features)
     except BalaclavaError as error:
         raise Problem(422, f"features: {str(error)[:_LONGEST_FAULT]}") from None
-    if context.nbytes * count > _MOST_STORED:
+    if stores_features(policy) and context.nbytes * count > _MOST_STORED:
         raise Problem(422, "features: too many numbers for so many decisions; lower count")
     return context
 
@@ -83,6 +88,7 @@ def features_document(policy: Policy) -> dict[str, Any] | None:
         "number": policy.features,
         "names": None if policy.feature_names is None else list(policy.feature_names),
         "of": "the participant" if policy.disjoint else "each arm",
+        "catalogue": policy.catalogue is not None,
         "public": are_public(policy),
         "notice": PUBLIC_FEATURES if are_public(policy) else None,
     }

@@ -24,7 +24,11 @@ from balaclava.policies.contextual.value_estimates import ValueEstimates
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.randomness import SystemRandomness
 from balaclava.service.credentials import new_decision_ids
-from balaclava.service.engine.contexts import are_public, choose_without_learning, takes_features
+from balaclava.service.engine.contexts import (
+    choose_without_learning,
+    stores_features,
+    takes_features,
+)
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.guardrails import Guardrail, Guardrails
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
@@ -315,7 +319,7 @@ class ServedExperiment:
             self.offered(available)  # before anything changes
         closes = self.window_end
         every: dict[str, Any] = {"experiment": self.id, "made": counters.time, "closes": closes}
-        if context is not None and are_public(policy):
+        if context is not None and stores_features(policy):
             every["features"] = json.dumps(context.tolist())
         learns = {**every, "learns": 1, "state": OPEN}
         public = {**every, "learns": 0, "state": NOT_LEARNED}
