@@ -5,6 +5,7 @@ gets counts of rewards that arrived: `for_readers` removes them.
 """
 
 import datetime
+import hashlib
 from dataclasses import asdict
 from typing import Any
 
@@ -50,7 +51,7 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
     created = datetime.datetime.fromtimestamp(experiment.created, datetime.UTC)
     return {
         **asdict(definition),
-        "parameters": experiment.policy.parameters | {"arms": len(experiment.arms)},
+        "parameters": _parameters(experiment.policy) | {"arms": len(experiment.arms)},
         "arms": experiment.arms,
         "retired_arms": [experiment.arms[arm] for arm in sorted(experiment.retired)],
         "shares": experiment.shares,
@@ -68,6 +69,16 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
         "features": features_document(experiment.policy),
         "guardrails": _limited_guardrails(experiment),
     }
+
+
+def _parameters(policy: Policy) -> dict[str, Any]:
+    """The parameters, with the digest of a catalogue in place of its rows."""
+    parameters, rows = policy.parameters, policy.catalogue
+    if rows is not None:
+        digest = {"shape": list(rows.shape), "sha256": hashlib.sha256(rows.tobytes()).hexdigest()}
+        owner = parameters if "catalogue" in parameters else parameters["base"]
+        owner["catalogue"] = digest
+    return parameters
 
 
 def _limited_guardrails(experiment: ServedExperiment) -> list[dict[str, Any]] | None:

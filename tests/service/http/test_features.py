@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
@@ -90,6 +93,29 @@ def test_features_are_stored_and_said_to_be_public(
     assert PUBLIC_FEATURES in privacy["not_covered"]
     assert any("contexts count as public" in each for each in privacy["guarantee"]["assumptions"])
     assert client.get(f"{URL}/results").json()["note"].endswith("with intervals")
+
+
+def test_a_catalogue_is_stored_once(open_service: Callable[..., Service]) -> None:
+    """2,000 arms: decisions take no features and store none; documents have the digest."""
+    client = client_of(open_service())
+    rows = [[0.5, round(0.8 * math.sin(arm), 3)] for arm in range(2_000)]
+    parameters = {"epsilon": 1.0, "delta": 1e-5, "features": 2, "catalogue": rows}
+    arms = [str(arm) for arm in range(2_000)]
+    made = create(client, policy="dp-lin-bayes-ucb", parameters=parameters, arms=arms)
+    assert made["parameters"]["catalogue"] == {
+        "shape": [2_000, 2], "sha256": hashlib.sha256(np.array(rows).tobytes()).hexdigest(),
+    }  # fmt: skip
+    assert made["features"]["catalogue"]
+    (decision,) = decide(client)
+    assert reward(client, decision, 1.0).json() == {"recorded": True}
+    assert "call ask() without a context" in refusal(client, features=rows)
+    lines = [json.loads(line) for line in client.get(f"{URL}/export").text.splitlines()]
+    assert [line.get("features") for line in lines if line["type"] == "decision"] == [None]
+    short = {"catalogue": rows[:2], "features": 2}
+    body = {"name": "short", "policy": "linucb", "arms": arms, "reward_window": 60.0}
+    answer = client.post("/v1/experiments", json=body | {"parameters": short})
+    assert answer.status_code == 422
+    assert "have shape (2, 2)" in answer.json()["detail"]
 
 
 def test_features_in_parquet(open_service: Callable[..., Service]) -> None:
