@@ -62,7 +62,7 @@ def _texts() -> list[dict[str, Any]]:
 def _chosen_variants(count: int | None, guarantee: Guarantee) -> dict[str, str]:
     """Which of the texts in [levels.variants] applies."""
     counted = "uncounted" if count is None else "counted"
-    model = "local" if guarantee.model == "local" else "central"
+    model = guarantee.model if guarantee.model in ("local", "split") else "central"
     return {
         "kind": "pure" if guarantee.delta == 0 else "approximate",
         "unit": {None: "uncounted", 1: "one"}.get(count, "several"),
