@@ -1,5 +1,8 @@
 """Figures of docs/figures.md: `python benchmarks/quoted_figures.py`. About a minute.
 
+With `--list`: all figures that README and docs quote, with their commands. For README the commit is
+that of the last run (`quoted_figures.toml`), for docs that of the newest line beside the command.
+
 Rare rewards: how often an arm with rare, large rewards is pulled in more than half of 200,000
 rounds. Centres: the pulls of an arm after which the radius of dpr-batch-ucb with a `mean_range` is
 at most 1.5 times that with a known mean. Widths: `mean_interval` over the normal interval for one
@@ -8,17 +11,78 @@ fixed number of rewards.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import math
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 import balaclava as bl
 from balaclava.theory.confidence_sequences import mean_interval
 
+ROOT = Path(__file__).parent.parent
+RECORD = Path(__file__).with_suffix(".toml")
+COMMAND = re.compile(r"`((?:python benchmarks/|make (?:bench|audit|gallery)|balaclava plan)[^`]*)`")
+NUMBER = re.compile(r"(?<![\w.^`=])\.?\d[\d,]*(?:\.\d+)?(?![\w`])")
+BLAMED = re.compile(r"\^?(\w+) .*?\(.*? (\d{9,}) [+-]\d{4}\s+\d+\) ?(.*)")
 HORIZON, RUNS, SEED = 200_000, 60, 20_263
 FAILURE = 0.05
+
+
+class QuotedFigures(NamedTuple):
+    """Figures on a page that one command gives."""
+
+    page: str
+    figures: str  # their words, or the number of numbers
+    command: str
+    commit: str
+
+
+def readme_figures() -> list[QuotedFigures]:
+    """The figures of README, from the record."""
+    entries = tomllib.loads(RECORD.read_text(encoding="utf-8"))["figure"]
+    return [
+        QuotedFigures("README.md", "; ".join(each["quotes"]), each["command"], each["commit"])
+        for each in entries
+    ]
+
+
+def page_figures(page: Path) -> Iterator[QuotedFigures]:
+    """Each command on a page, with the paragraph and the tables that follow it."""
+    blame = ["git", "blame", "-t", "--abbrev=7", str(page.relative_to(ROOT))]
+    done = subprocess.run(blame, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = [BLAMED.match(line) for line in done.stdout.splitlines()]
+    blocks: list[list[tuple[str, int, str]]] = [[]]
+    for line in lines:
+        assert line is not None
+        commit, when, text = line[1], int(line[2]), line[3]
+        if not text and blocks[-1]:
+            blocks.append([])
+        elif text:
+            blocks[-1].append((commit, when, text))
+    for block, following in itertools.pairwise([*blocks, []]):
+        text = " ".join(text for *_, text in block)
+        table = following if following and following[0][2].startswith("|") else []
+        newest = max([*block, *table], key=lambda line: line[1], default=("", 0, ""))
+        numbers = NUMBER.findall(" ".join(text for *_, text in [*block, *table]))
+        for command in COMMAND.findall(text):
+            name = page.relative_to(ROOT).as_posix()
+            yield QuotedFigures(name, f"{len(numbers)} numbers", command, newest[0])
+
+
+def list_figures() -> None:
+    """Print a table of all quoted figures."""
+    print("| page | figures | command | commit |\n|---|---|---|---|")
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    for row in [*readme_figures(), *(row for page in pages for row in page_figures(page))]:
+        print(f"| {row.page} | {row.figures} | `{row.command}` | {row.commit} |")
 
 
 def times_found(chance: float, name: str, **parameters: float) -> int:
@@ -74,6 +138,11 @@ def widths() -> None:
 
 
 if __name__ == "__main__":
-    rare_rewards()
-    centres()
-    widths()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--list", action="store_true", help="print the table of quoted figures")
+    if parser.parse_args().list:
+        list_figures()
+    else:
+        rare_rewards()
+        centres()
+        widths()
