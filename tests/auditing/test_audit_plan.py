@@ -54,3 +54,8 @@ def test_no_game_is_longer_than_the_horizon():
     policy = bl.policy("dp-se", arms=2, epsilon=1.0, horizon=20)
     plan = plan_games(policy)
     assert (plan.rounds, plan.long_rounds, plan.replay_rounds) == (20, 20, 20)
+
+
+def test_each_release_counts_once():
+    policy = bl.policy("dp-imed", arms=3, epsilon=1.0, first_batch=4)
+    assert first_release(policy, 100) == 12  # the batches of all three arms

@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 
+import balaclava as bl
 from balaclava.auditing.games.compiled_games import GameCounts
 from balaclava.auditing.games.pair_tests import (
     PairGames,
     PairTest,
+    backgrounds,
     choose_event,
     event_counts,
     expected_pair_bound,
@@ -98,3 +100,16 @@ def test_the_result_in_words():
         "4,000 games on this pair refute the claim: epsilon is at least 1.234"
     )
     assert "refute nothing" in str(PairTest(False, 0.0, 10))
+
+
+def test_constant_rewards_with_gaps_around_the_middle():
+    policy = bl.policy("kl-ucb", arms=3, reward_range=(-2.0, 6.0))
+    scenario = plain_scenario(policy, np.full((4, 3), 5.0))
+    own, *constants = backgrounds(policy, scenario, Neighbour(1, 0.0))
+    assert own is scenario.rewards
+    gaps = [-1.0, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 1.0]
+    assert np.array([rows[0] for rows in constants]) == pytest.approx(
+        np.array([[2.0 + 4.0 * gap, 2.0 - 4.0 * gap, -2.0] for gap in gaps])
+    )
+    assert all((rows[1] == 5.0).all() for rows in constants)  # where the reward changes
+    assert all((rows[2:] == rows[0]).all() for rows in constants)

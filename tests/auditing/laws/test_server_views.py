@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.auditing.laws import server_views
 from balaclava.auditing.laws.mechanism_laws import audit_laws
-from balaclava.auditing.laws.server_views import view_fault
+from balaclava.auditing.laws.server_views import ViewFault, view_fault
 from balaclava.auditing.replay.recorded_run import record
 from balaclava.auditing.scenario import plain_scenario
 from balaclava.auditing.tape import MovedInput, untrusted_fault
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import Loss, Terms
-from balaclava.privacy.secret_shares import shared_release
+from balaclava.privacy.secret_shares import ServerView, shared_release
 from tests.oracles.violators import VIOLATORS
 from tests.oracles.violators.servers import SPLIT_CONTROL, VIEWS
 
@@ -54,3 +58,15 @@ def test_one_servers_noise_does_not_keep_a_claim_of_views() -> None:
     assert "sees what it adds noise to" in untrusted_fault(claim, [one])
     assert untrusted_fault(claim, [one._replace(views=True)]) == ""
     assert untrusted_fault(Guarantee(epsilon=1.0), [one]) == ""
+
+
+def test_a_second_release_now_and_then_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_views, "_PLAYS", 50)
+    plays = itertools.count()
+
+    def views(*how: Any) -> tuple[ServerView, ServerView]:
+        own, other = shared_release(*how)
+        return own, other._replace(releases=other.releases * (1 + (next(plays) % 10 == 0)))
+
+    found = view_fault(views, Terms(0.0, 1.0, 1.0, 0.0))
+    assert found == ViewFault("the first server sees 2 releases of the other for one batch", True)

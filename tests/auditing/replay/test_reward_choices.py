@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from balaclava.auditing.replay.reward_choices import (
     different_streams,
     limits_near_truncation,
     lonely_slots,
+    neighbouring_reward,
     reward_limits,
     reward_stream,
     special_values,
@@ -102,7 +104,7 @@ def test_rewards_near_truncation():
     assert 0.8 <= min(sizes) < 0.82
     assert 1.7 < max(sizes) <= 2.0
     assert below == np.clip(below, 0.42, 0.58)
-    assert np.median([size for size in sizes if size > 1.0]) < 1.3
+    assert 1.09 < np.median([size for size in sizes if size > 1.0]) < 1.2  # 1 + .5^3
 
 
 @pytest.mark.parametrize("number", range(9))
@@ -172,3 +174,48 @@ def test_neighbours_change_rewards_that_are_told():
     assert len(few) == 8
     scenario.event_items[:] = -np.abs(scenario.event_items)
     assert choose_neighbours(policy, run, 8, (0.0, 1.0), rng) == []
+
+
+def test_the_first_and_the_last_round_are_neighbours():
+    policy, rounds = bl.policy("ucb1", arms=2), 12  # no phases and no releases
+    run = record(policy, plain_scenario(policy, np.ones((rounds, 2))), seed=0)
+    for seed in range(12):
+        chosen = choose_neighbours(policy, run, 4, (0.0, 1.0), np.random.default_rng(seed))
+        assert {0, rounds - 1} <= {neighbour.slot for neighbour in chosen}
+
+
+def test_a_slot_is_lonely_with_at_most_two_others_near():
+    policy = PROVED_CONTROLS["honest"].policy
+    run = record(policy, plain_scenario(policy, np.ones((60, 2))), seed=0)
+    assert lonely_slots(run, [20, 22, 25]) == [20, 22, 25]
+    assert lonely_slots(run, [20, 22, 23, 25]) == []
+
+
+def test_neighbouring_rewards_between_other_limits():
+    policy = bl.policy("kl-ucb", arms=2, reward_range=(2.0, 6.0))
+    special, rng = special_values(policy), np.random.default_rng(0)
+    for now, far in ((3.5, 6.0), (4.5, 2.0)):
+        run = record(policy, plain_scenario(policy, np.full((10, 2), now)), seed=0)
+        chosen = [neighbouring_reward(policy, run, 3, (2.0, 6.0), rng) for _ in range(800)]
+        assert 0.5 < np.mean(np.array(chosen) == far) < 0.68
+        assert 0.07 < np.mean(np.array(chosen) == 4.0) < 0.17
+        others = [value for value in chosen if value not in (*special, now)]
+        assert 2.0 < min(others) < 2.5
+        assert 5.5 < max(others) < 6.0
+
+
+def test_losses_without_limits_are_tried_between_0_and_1():
+    losses = SimpleNamespace(accepts=(-math.inf, math.inf), rewards="loss")
+    assert reward_limits(losses) == (0.0, 1.0)
+    half = SimpleNamespace(
+        accepts=(0.0, math.inf), rewards="bounded", moment_bound=None, moment_order=None
+    )
+    assert reward_limits(half) == (-1e3, 1e3)
+
+
+def test_rewards_are_tried_so_many_widths_beyond_the_range():
+    values = special_values(UNUSUAL_CONTROLS["clipped"].policy)
+    low, high = UNUSUAL_CONTROLS["clipped"].policy.accepts
+    if math.isfinite(high - low):
+        for far in (1e-3, 0.5, 1.0, 1e3):
+            assert {low - far * (high - low), high + far * (high - low)} <= set(values)
