@@ -145,6 +145,10 @@ class Vault:
         """The digest under which a person is stored, separate for each experiment."""
         return self.digest("person", f"{experiment}\0{person}")
 
+    def holdout_digest(self, experiment: str, person: str) -> str:
+        """The digest that decides whether a person is held out of an experiment."""
+        return self.digest("held out", f"{experiment}\0{person}")
+
     def sign_session(self, key_id: str) -> str:
         """Sign a session of an API key, for a cookie."""
         content = f"{key_id}.{int(time.time()) + SESSION_SECONDS}.{secrets.token_urlsafe(8)}"

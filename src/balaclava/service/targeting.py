@@ -4,6 +4,9 @@ A decision for someone whose attributes do not match the targeting gets the arm 
 not learn. Exposures are reports that a decision was displayed. If the share of displayed decisions
 differs between arms, the experiment is broken: means by arm are then of different participants.
 Both must not depend on rewards: no noise hides them.
+
+A share of the participants may be held out: they get a fixed arm, before and after the end, and
+nothing is learned from them. A keyed digest of the person decides; without a person, a draw.
 """
 
 from __future__ import annotations
@@ -43,6 +46,17 @@ def takes_part(targeting: Mapping[str, Any] | None, attributes: Attributes | Non
         any(type(known.get(name)) is type(value) and known[name] == value for value in allowed)
         for name, allowed in targeting["attributes"].items()
     )
+
+
+def check_held_out(held_out: Mapping[str, Any], arms: Sequence[str]) -> None:
+    """Check the held-out share of a new experiment; raises a `Problem`."""
+    if held_out["arm"] not in arms:
+        raise Problem(422, f"held_out: there is no arm {held_out['arm']!r} to serve")
+
+
+def is_held_out(held_out: Mapping[str, Any], digest: str) -> bool:
+    """Whether the person of a digest, in hexadecimal digits, is held out."""
+    return bool(int(digest[:12], 16) / 16**12 < held_out["share"])
 
 
 def ratio_document(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,3 +178,59 @@ def test_by_the_python_client(tmp_path: Path) -> None:
         client.exposed(decision)
         client.metrics(decision, {"errors": 1.0})
         assert client.results("a")["sample_ratio"]["alarm"] is False
+
+
+HELD_OUT = {"share": 0.25, "arm": "plain"}
+OWN = {"held_out": HELD_OUT, "settle": "arrival", "parameters": {"epsilon": 20.0, "first_batch": 4}}
+
+
+def play_persons(client: TestClient, first: int, last: int, **more: Any) -> dict[str, Any]:
+    """A decision for each person; map pays. Returns the decisions by person."""
+    made = {}
+    for number in range(first, last):
+        (each,) = decide(client, person=f"person {number}", **more)
+        made[f"person {number}"] = each
+        if each["learns"]:
+            value = {"value": float(each["label"] == "map")}
+            client.put(f"/v1/decisions/{each['decision_id']}/reward", json=value)
+    return made
+
+
+def test_persons_who_are_held_out_get_one_arm_before_and_after_the_end(
+    client: TestClient,
+) -> None:
+    """Of 120 persons 25 % are held out: 30, within 4 standard errors (19)."""
+    create(client, **OWN)
+    made = play_persons(client, 0, 120)
+    out = {person for person, each in made.items() if not each["learns"]}
+    assert 11 <= len(out) <= 49
+    assert {made[person]["label"] for person in out} == {"plain"}
+    assert {made[person]["propensity"] for person in out} == {1.0}
+    assert client.get(URL).json()["learning_decisions"] == 120 - len(out)
+    person = next(iter(out))
+    flag = client.post(f"{BULK}/shop", json={"context": {"targetingKey": person}}).json()
+    assert (flag["variant"], flag["reason"]) == ("plain", "STATIC")
+    retire = client.patch(URL, json={"retire_arms": ["plain"]})
+    assert (retire.status_code, "held out" in retire.json()["detail"]) == (422, True)
+    client.post(f"{URL}/finish", json={"arm": "map"})
+    after = play_persons(client, 0, 120)
+    assert {person for person, each in after.items() if each["label"] == "plain"} == out
+    snapshot = client.get("/v1/snapshot").json()
+    flags = json.loads(base64.b64decode(snapshot["content"]))["flags"]
+    assert flags["shop"]["shares"] == [0.25, 0.0, 0.75]
+
+
+def test_decisions_without_a_person_are_held_out_by_a_draw(client: TestClient) -> None:
+    create(client, **OWN)
+    asked = {"count": 400, "request_id": "first"}
+    made = decide(client, **asked)
+    out = [each for each in made if not each["learns"]]
+    assert 65 <= len(out) <= 135  # 100, within 4 standard errors
+    assert {each["label"] for each in out} == {"plain"}
+    assert made.index(out[-1]) > len(out)  # they are not the first
+    assert decide(client, **asked) == made
+
+
+def test_a_held_out_arm_must_exist(client: TestClient) -> None:
+    for held_out in ({"share": 0.1, "arm": "red"}, {"share": 0.0, "arm": "plain"}):
+        assert client.post("/v1/experiments", json=SHOP | {"held_out": held_out}).status_code == 422

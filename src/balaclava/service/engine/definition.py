@@ -23,6 +23,7 @@ from balaclava.service.problems import Problem
 from balaclava.service.targeting import (
     ATTRIBUTES_REGARDLESS,
     EXPOSED_REGARDLESS,
+    check_held_out,
     check_targeting,
 )
 
@@ -38,6 +39,7 @@ _ADDED: dict[str, Any] = {  # fields of later versions, with their defaults
     "deciders": 1,
     "prior": None,
     "same_means": False,
+    "held_out": None,
 }
 _LEASED_WITH = ("retention", "deciders")  # of these, fields that leases allow
 
@@ -64,6 +66,7 @@ class ExperimentDefinition:
     deciders: int = 1
     prior: dict[str, Any] | None = None  # results of another experiment, or {arm: [mean, rewards]}
     same_means: bool = False  # whether estimates count the prior
+    held_out: dict[str, Any] | None = None  # the share that gets a fixed arm, and the arm
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -93,6 +96,8 @@ class ExperimentDefinition:
             raise Problem(422, "exposures need settle='window', with a default_reward")
         if definition.targeting is not None:
             check_targeting(definition.targeting, definition.arms)
+        if definition.held_out is not None:
+            check_held_out(definition.held_out, definition.arms)
         rails = checked_guardrails(
             fields.get("guardrails") or (), policy, definition.arms, definition.settle
         )

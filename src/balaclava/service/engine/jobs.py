@@ -39,7 +39,7 @@ from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import CREATED, KEY_MADE, KEY_REVOKED, Ledger
 from balaclava.service.store.schema import WAS_ERASED, ended_sessions, experiments, keys
 from balaclava.service.store.sql import END_SESSION, UPSERT_META, execute_many
-from balaclava.service.targeting import Attributes, takes_part
+from balaclava.service.targeting import Attributes, is_held_out, takes_part
 
 RECORDED = {"recorded": True}
 _PROBE_BYTES = 32_768  # as random digits, 16 pages of SQLite: a commit of many decisions
@@ -152,22 +152,48 @@ class MakeDecisions(WriteJob):
             assert targeting is not None
             arm = experiment.arms.index(targeting["otherwise"])
             return experiment.decide(self.count, 0, bool(self._person), offer, arm)
+        held_out = experiment.held_out
+        if held_out is None:
+            return self._decide_for_participants(work, experiment, self.count, offer)
+        count = self._number_held_out(held_out)
+        rows = []
+        if count:
+            fits = self.available is None or held_out["arm"] in self.available
+            served = experiment.arms.index(held_out["arm"]) if fits else None
+            rows = experiment.decide(count, 0, bool(self._person), offer, served)
+        if count < self.count:
+            rest = self.count - count
+            rows += self._decide_for_participants(work, experiment, rest, offer)
+        secrets.SystemRandom().shuffle(rows)  # the order says nothing
+        return rows
+
+    def _number_held_out(self, held_out: dict[str, Any]) -> int:
+        """How many of the decisions are held out: all or none of a person's."""
+        if self.person is not None:
+            digest = self.vault.holdout_digest(self.name, self.person)
+            return self.count if is_held_out(held_out, digest) else 0
+        draws = secrets.SystemRandom()
+        return sum(draws.random() < held_out["share"] for _ in range(self.count))
+
+    def _decide_for_participants(
+        self, work: UnitOfWork, experiment: ServedExperiment, count: int, offer: Offer
+    ) -> list[dict[str, Any]]:
         population = experiment.definition.population
         stopped = population is not None and work.ledger.overspent(population)
         over = experiment.state == FINISHED or experiment.chosen_arm is not None
-        learning = 0 if stopped or over else self.count
+        learning = 0 if stopped or over else count
         if not self._person or over:  # the winner is served, or the arm of a guardrail
             named = bool(self._person)
-            return experiment.decide(self.count, learning, named, offer)
+            return experiment.decide(count, learning, named, offer)
         key = experiment.id, self._person
         known = person = work.persons.get(key, StoredPerson())
         left = max(experiment.definition.rewards_per_person - known.decisions, 0)
         learning = min(learning, left)
         if not self.sticky:
-            rows = experiment.decide(self.count, learning, True, offer)
+            rows = experiment.decide(count, learning, True, offer)
         else:
             learning = min(learning, 1) if known.arm is None else 0
-            rows = experiment.decide_for(known.arm, self.count, learning, offer)
+            rows = experiment.decide_for(known.arm, count, learning, offer)
             if known.arm is None or known.arm in experiment.retired:
                 person = person._replace(arm=rows[0]["arm"], decision=rows[0]["id"])
         person = person._replace(decisions=known.decisions + learning)

@@ -274,8 +274,13 @@ class ServedExperiment:
         needed = {rail.serve for rail in self.guardrails.rails}
         if self.definition.targeting is not None:
             needed.add(self.definition.targeting["otherwise"])
+        if self.definition.held_out is not None:
+            needed.add(self.definition.held_out["arm"])
         if kept := needed & {*leaving}:
-            raise Problem(422, f"{sorted(kept)} serve guardrails, or those outside the targeting")
+            raise Problem(
+                422,
+                f"{sorted(kept)} serve guardrails, those outside the targeting, or those held out",
+            )
         for label in added:
             self.runner.add_arm(label)
             self._take_labels()
@@ -294,6 +299,7 @@ class ServedExperiment:
             "owner": self.owner,
             "purpose": self.purpose,
             "retention": self.settings.retention or self.definition.retention,
+            **{"prior": None, "same_means": False},  # it was of the arms at the start
         }
         parameters = self.definition.parameters | (changes.get("parameters") or {})
         return ExperimentDefinition.checked(**{**fields, **changes, "parameters": parameters})
@@ -408,6 +414,12 @@ class ServedExperiment:
         if self.guardrails.trip is not None and self.state != FINISHED:
             label = self.guardrails.trip.serve
         return None if label is None else self.arms.index(label)
+
+    @property
+    def held_out(self) -> dict[str, Any] | None:
+        """The share that gets a fixed arm; None if a breaker sends all to one, or without it."""
+        tripped = self.guardrails.trip is not None and self.state != FINISHED
+        return None if tripped else self.definition.held_out
 
     def served(self, available: Sequence[str] | None = None) -> int:
         """The arm of a decision that does not learn: the chosen one if it is offered, or leads."""

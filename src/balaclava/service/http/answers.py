@@ -61,6 +61,7 @@ class ExperimentOut(AnswerBody):
     targeting: dict[str, Any] | None
     prior: dict[str, Any] | None
     same_means: bool
+    held_out: dict[str, Any] | None
 
 
 class VersionOut(AnswerBody):

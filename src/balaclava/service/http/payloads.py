@@ -65,6 +65,13 @@ class TargetingIn(Payload):
     otherwise: Annotated[ShortText, Field(description="arm of those who do not take part")]
 
 
+class HeldOutIn(Payload):
+    """Participants from whom nothing is learned, before and after the end."""
+
+    share: Annotated[float, Field(gt=0, lt=1, description="of the participants")]
+    arm: Annotated[ShortText, Field(description="arm that they get")]
+
+
 class ExperimentIn(Payload):
     """A new experiment."""
 
@@ -103,6 +110,7 @@ class ExperimentIn(Payload):
     same_means: bool = Field(
         False, description="the means are those of the prior: results count it"
     )
+    held_out: HeldOutIn | None = None
 
 
 class ExperimentChangesIn(Payload):

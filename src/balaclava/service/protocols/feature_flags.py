@@ -27,7 +27,7 @@ from balaclava.service.engine.unit_of_work import StoredPerson
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 from balaclava.service.store import sql
-from balaclava.service.targeting import Attributes, takes_part
+from balaclava.service.targeting import Attributes, is_held_out, takes_part
 
 _BOOLEANS = {"true": True, "false": False}
 _PROTOCOLS_OWN = (401, 403)  # answers without a form of the protocol's own
@@ -166,20 +166,24 @@ def _peek(
         ids = [each.decision for each in persons if each.decision is not None]
         decisions = sql.DECISIONS.read(connection, "WHERE id IN (*)", ids)
     by_id = {row["id"]: row for row in decisions}
-    return [
-        _flag(experiment, known.arm, by_id.get(known.decision or ""))
-        if takes_part(experiment.definition.targeting, attributes)
-        else _flag_otherwise(experiment)
-        for experiment, known in zip(experiments, persons, strict=True)
-    ]
+    flags = []
+    for experiment, known in zip(experiments, persons, strict=True):
+        definition = experiment.definition
+        digest = service.vault.holdout_digest(definition.name, person)
+        if not takes_part(definition.targeting, attributes):
+            assert definition.targeting is not None
+            flags.append(_fixed_flag(experiment, definition.targeting["otherwise"]))
+        elif (held_out := experiment.held_out) is not None and is_held_out(held_out, digest):
+            flags.append(_fixed_flag(experiment, held_out["arm"]))
+        else:
+            flags.append(_flag(experiment, known.arm, by_id.get(known.decision or "")))
+    return flags
 
 
-def _flag_otherwise(experiment: ServedExperiment) -> dict[str, Any]:
-    """The flag of a person who is outside the targeting."""
-    definition = experiment.definition
-    assert definition.targeting is not None
-    arm = experiment.arms.index(definition.targeting["otherwise"])
-    return flag_value(definition.name, experiment.arms, arm, "STATIC", {"exposed": False})
+def _fixed_flag(experiment: ServedExperiment, label: str) -> dict[str, Any]:
+    """The flag of a person who is outside the targeting, or held out."""
+    arm, name = experiment.arms.index(label), experiment.definition.name
+    return flag_value(name, experiment.arms, arm, "STATIC", {"exposed": False})
 
 
 def _flag(

@@ -82,7 +82,11 @@ def publish(vault: Vault, experiments: list[ServedExperiment], now: float) -> by
         if takes_features(experiment.policy) and experiment.chosen_arm is None:
             continue  # its arm depends on features
         shares = [0.0] * experiment.policy.arms
+        held_out = experiment.definition.held_out
         shares[experiment.served()] = 1.0
+        if held_out is not None:
+            shares[experiment.served()] -= held_out["share"]
+            shares[experiment.arms.index(held_out["arm"])] += held_out["share"]
         flags[experiment.definition.name] = {"labels": experiment.arms, "shares": shares}
     content = {
         "format": FORMAT,
