@@ -30,6 +30,7 @@ from balaclava.service.engine.served_experiment import (
     finite,
 )
 from balaclava.service.problems import Problem
+from balaclava.service.share_messages import share_rule
 from balaclava.service.store.ledger import Ledger
 from balaclava.service.targeting import ratio_document
 
@@ -65,7 +66,11 @@ def experiment_document(experiment: ServedExperiment, restored: int) -> dict[str
         "decisions": sum(counters.decisions),
         "learning_decisions": sum(counters.learning),
         "guarantee": guarantee_document(experiment.guarantee(restored)),
-        "report": report_document(experiment.policy),
+        "report": (
+            share_rule(definition, experiment.policy)
+            if definition.is_split
+            else report_document(experiment.policy)
+        ),
         "features": features_document(experiment.policy),
         "guardrails": _limited_guardrails(experiment),
     }

@@ -38,6 +38,7 @@ from balaclava.service.engine.unit_of_work import read_experiment
 from balaclava.service.engine.writer import Clock, Writer
 from balaclava.service.export import ExportFormat, export
 from balaclava.service.problems import Problem, StartError
+from balaclava.service.share_messages import task_documents
 from balaclava.service.store.ledger import EXPORTED, Ledger
 from balaclava.service.store.schema import (
     decision_state,
@@ -278,6 +279,13 @@ class Service:
         self, name: str, confidence: float = RESULTS_CONFIDENCE, **stopping: Any
     ) -> dict[str, Any]:
         return plan_document(self.committed(name), confidence, **stopping)
+
+    def share_tasks(self, name: str) -> list[dict[str, Any]]:
+        """What the operators of an experiment's aggregators need, with keys."""
+        experiment = self.committed(name)
+        if not experiment.definition.is_split:
+            raise Problem(409, "this experiment has no aggregators")
+        return task_documents(experiment.definition, experiment.policy, self.vault)
 
     def privacy(self, name: str) -> dict[str, Any]:
         return privacy_document(self.committed(name), self.ledger)

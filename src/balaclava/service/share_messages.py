@@ -8,14 +8,70 @@ decider does not have, with which they sign which shares they lack.
 import hashlib
 import hmac
 from collections.abc import Iterable
+from typing import Any
 
+from balaclava.policies.base import Policy
+from balaclava.privacy.exact_noise import GRID_BITS
 from balaclava.privacy.secret_shares import GRID_STEPS, check_share, modulus_bits
+from balaclava.service.credentials import Vault
 
 # Decisions of a batch: 25 MB of ids. The decider gives up those beyond it.
 MOST_IN_BATCH = 1_000_000
 # Chance that a release wraps and is a random number. It costs no privacy.
 _WRAP_CHANCE = 2.0**-40
 _BITS_PER_DIGIT = 4  # shares are hexadecimal, with leading zeros: all have the same size
+
+
+TICKETS, DECIDER = "split tickets", "split decider"  # purposes of secrets: never change them
+# Part of the reward window after which devices send; the rest is for retries. A guess.
+SEND_AFTER = 0.75
+
+
+def split_secret(vault: Vault, definition: Any, purpose: str) -> str:
+    """A secret of the decider for the aggregators of an experiment; nothing is stored."""
+    return vault.digest(purpose, definition.uid)
+
+
+def share_rule(definition: Any, policy: Policy) -> dict[str, Any]:
+    """What report.js needs to send shares of an experiment's rewards."""
+    low, high = policy.parameters["reward_range"]
+    return {
+        "kind": "shares",
+        "epsilon": policy.parameters["epsilon"],
+        "range": [low, high],
+        "default": definition.default_reward,
+        "grid_bits": GRID_BITS,
+        "modulus_bits": task_bits(policy.parameters["epsilon"]),
+        "send_after": SEND_AFTER * definition.reward_window,
+        "addresses": [
+            f"{url.rstrip('/')}/v1/tasks/{definition.uid}/shares" for url in definition.aggregators
+        ],
+    }
+
+
+def task_documents(definition: Any, policy: Policy, vault: Vault) -> list[dict[str, Any]]:
+    """What the operators of the aggregators need, but for the key that they agree on."""
+    rule = share_rule(definition, policy)
+    terms = {name: rule[name] for name in ("epsilon", "range", "default", "modulus_bits")}
+    tickets = split_secret(vault, definition, TICKETS)
+    return [
+        {
+            "aggregator": url,
+            "uid": definition.uid,
+            "task": {
+                "side": side,
+                **terms,
+                "decider_key": decider_key(vault, definition, side),
+                "ticket_key": tickets,
+            },
+        }
+        for side, url in enumerate(definition.aggregators)
+    ]
+
+
+def decider_key(vault: Vault, definition: Any, side: int) -> str:
+    """The key with which the decider asks an aggregator for releases."""
+    return split_secret(vault, definition, f"{DECIDER} {side}")
 
 
 def task_bits(epsilon: float) -> int:

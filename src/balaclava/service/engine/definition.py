@@ -9,6 +9,7 @@ import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 
 from balaclava.agents.policy_runner import PolicyRunner
 from balaclava.agents.settling import guarantee_after_restores, guarantee_when_settled
@@ -40,8 +41,10 @@ _ADDED: dict[str, Any] = {  # fields of later versions, with their defaults
     "prior": None,
     "same_means": False,
     "held_out": None,
+    "aggregators": None,
 }
 _LEASED_WITH = ("retention", "deciders")  # of these, fields that leases allow
+_SPLIT_WITHOUT = ("guardrails", "exposures", "held_out")  # of these, what needs raw rewards
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class ExperimentDefinition:
     prior: dict[str, Any] | None = None  # results of another experiment, or {arm: [mean, rewards]}
     same_means: bool = False  # whether estimates count the prior
     held_out: dict[str, Any] | None = None  # the share that gets a fixed arm, and the arm
+    aggregators: list[str] | None = None  # URLs of the two, for a policy with trust="split"
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -128,6 +132,8 @@ class ExperimentDefinition:
     def _require_fit(self, policy: Policy) -> None:
         if self.deciders > 1:
             self._require_leases(policy)
+        if self.is_split or policy.model == "split":
+            self._require_split(policy)
         if policy.scope == "joint":
             raise Problem(
                 422,
@@ -150,7 +156,7 @@ class ExperimentDefinition:
                 f"{policy.name} learns from reports of devices, and the service cannot report in "
                 "their place; omit default_reward",
             )
-        if self.population is not None and policy.scope not in ("trajectory", "report"):
+        if self.population is not None and policy.scope not in ("trajectory", "view", "report"):
             raise Problem(
                 422,
                 f"{policy.name} cannot be charged to a population: "
@@ -159,6 +165,30 @@ class ExperimentDefinition:
                     if policy.scope == "decision"
                     else "it has no guarantee"
                 ),
+            )
+
+    @property
+    def is_split(self) -> bool:
+        """Whether two aggregators add up shares of rewards, so that the service sees none."""
+        return self.aggregators is not None
+
+    def _require_split(self, policy: Policy) -> None:
+        """Raise a `Problem` unless two aggregators can add up the rewards."""
+        if policy.model != "split" or self.aggregators is None:
+            raise Problem(
+                422,
+                'aggregators and a policy with "trust": "split" belong together: give the URLs of '
+                "two aggregators and this parameter of dp-imed, or neither",
+            )
+        if len({check_aggregator(url) for url in self.aggregators}) != 2:
+            raise Problem(422, "aggregators must be two servers of different operators")
+        if self.settle != "window":
+            raise Problem(
+                422, "aggregators need default_reward, which devices share where no reward came"
+            )
+        if more := [name for name in _SPLIT_WITHOUT if getattr(self, name)]:
+            raise Problem(
+                422, f"aggregators do not go with {', '.join(more)}, which devices would report"
             )
 
     def _require_leases(self, policy: Policy) -> None:
@@ -203,11 +233,12 @@ class ExperimentDefinition:
     def guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
         """The guarantee for one reward, after `restored` restores of the database."""
         advice = "; if it does, create the experiment with a default_reward and settle='window'"
+        advised = policy.model == "central"
         one = guarantee_when_settled(
             self._with_guardrails(policy.guarantee),
             window=self.settle == "window",
             copied=False,
-            otherwise="" if policy.model == "local" else advice,
+            otherwise=advice if advised else "",
         )
         if one.private and self.settle == "arrival":
             one = dataclasses.replace(one, assumptions=(*one.assumptions, ERASED_REGARDLESS))
@@ -253,3 +284,12 @@ class ExperimentDefinition:
     @classmethod
     def from_json(cls, text: str) -> ExperimentDefinition:
         return cls(**json.loads(text))
+
+
+def check_aggregator(url: str) -> str:
+    """The URL of an aggregator, or a `Problem`: who taps both connections sees the rewards."""
+    parts = urlsplit(url)
+    local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not (parts.scheme == "https" or local) or not parts.hostname or parts.query:
+        raise Problem(422, "aggregators must be URLs such as https://aggregator.example.org")
+    return url.rstrip("/")

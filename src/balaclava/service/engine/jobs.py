@@ -36,6 +36,7 @@ from balaclava.service.engine.unit_of_work import (
     damaged_experiment,
 )
 from balaclava.service.problems import Problem
+from balaclava.service.share_messages import TICKETS, split_secret, ticket
 from balaclava.service.store.ledger import CREATED, KEY_MADE, KEY_REVOKED, Ledger
 from balaclava.service.store.schema import WAS_ERASED, ended_sessions, experiments, keys
 from balaclava.service.store.sql import END_SESSION, UPSERT_META, execute_many
@@ -112,7 +113,7 @@ class MakeDecisions(WriteJob):
             body, rows = known
             if body != self._body:
                 raise Problem(409, "this request_id belongs to another request; use a new one")
-            return decisions_json(experiment, rows)
+            return self._answer(experiment, rows)
         if experiment.state == PAUSED:
             raise Problem(409, "the experiment is paused; resume it first")
         if experiment.definition.population and not self._person and experiment.state != FINISHED:
@@ -140,7 +141,12 @@ class MakeDecisions(WriteJob):
             for position, row in enumerate(rows):
                 row["request"], row["position"] = request["id"], position
             work.add_request(experiment, request, rows)
-        return decisions_json(experiment, rows)
+        return self._answer(experiment, rows)
+
+    def _answer(self, experiment: ServedExperiment, rows: Sequence[dict[str, Any]]) -> str:
+        definition = experiment.definition
+        key = split_secret(self.vault, definition, TICKETS) if definition.is_split else None
+        return decisions_json(experiment, rows, key)
 
     def _decide(self, work: UnitOfWork, experiment: ServedExperiment) -> list[dict[str, Any]]:
         context = None
@@ -202,7 +208,9 @@ class MakeDecisions(WriteJob):
         return rows
 
 
-def decisions_json(experiment: ServedExperiment, rows: Sequence[dict[str, Any]]) -> str:
+def decisions_json(
+    experiment: ServedExperiment, rows: Sequence[dict[str, Any]], ticket_key: str | None = None
+) -> str:
     """The JSON of `DecisionsOut`, formatted by hand for speed."""
     answers = []
     for row in rows:
@@ -212,6 +220,8 @@ def decisions_json(experiment: ServedExperiment, rows: Sequence[dict[str, Any]])
         answer += f',"learns":{"true" if row["learns"] else "false"}'
         if level is not None:
             answer += f',"level":{float(level)!r}'
+        if ticket_key is not None and row["learns"]:
+            answer += f',"ticket":"{ticket(ticket_key, row["id"])}"'
         answers.append(f"{{{answer}}}")
     return f'{{"decisions":[{",".join(answers)}]}}'
 
@@ -253,6 +263,12 @@ class RecordRewards(WriteJob):
             return damaged_experiment()
         if self.experiments is not None and experiment.definition.name not in self.experiments:
             return _unknown_decision()
+        if experiment.definition.is_split:
+            return Problem(
+                422,
+                "the rewards of this experiment must not reach the decider: devices send shares of "
+                "them to its two aggregators (report.js)",
+            )
         # The window's end settled the decision: its batch may be released, so its sum is final. The
         # refusal depends on clocks and decisions only, not on whether a reward came.
         if experiment.counters.time >= row["closes"] or row["kind"] == WAS_ERASED:

@@ -35,6 +35,7 @@ from balaclava.service.engine.settings import ExperimentSettings, retention_of
 from balaclava.service.engine.unreleased import awaits_release, replace_reward
 from balaclava.service.problems import Problem
 from balaclava.service.store.schema import (
+    AWAITED,
     DEFAULTED,
     GIVEN_UP,
     NOT_LEARNED,
@@ -249,6 +250,8 @@ class ServedExperiment:
         To add an arm that was added before, or to retire one that was retired, changes nothing, so
         that a request may be repeated. Returns whether anything changed.
         """
+        if self.definition.is_split:
+            raise Problem(409, "an experiment with aggregators cannot change its arms; clone it")
         try:
             roster = self.runner.open_roster()
         except ParameterError as error:
@@ -475,6 +478,10 @@ class ServedExperiment:
         """Close the window of an open decision: learn from it, and delete its reward."""
         if self.state == FINISHED:
             row.update(state=NOT_LEARNED, kind=None, value=None, metrics=None)
+            self.counters.closed += 1
+            return
+        if self.definition.is_split:
+            row["state"] = AWAITED  # until the aggregators have released its batch
             self.counters.closed += 1
             return
         default = self.definition.default_reward

@@ -1,12 +1,15 @@
 """Batches that are not released yet: whether a decision's is, its early end, and its rewards."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from balaclava.agents.policy_runner import PolicyRunner
+from balaclava.errors import PrivacyError
 from balaclava.frames import arm_slots
 from balaclava.frames.epochs import Epochs, epoch_row, is_learned
 from balaclava.frames.pools import NO_ROW, Pools, closing_decision, find_row
+from balaclava.privacy.randomness import SystemRandomness
 
 
 def awaits_release(runner: PolicyRunner, arm: int, phase: int) -> bool:
@@ -34,6 +37,49 @@ def end_batch(runner: PolicyRunner, arm: int, phase: int, round: int) -> None:
     last = closing_decision(pools, slot)
     if last is not None:
         runner.forget_slot(round, slot, last)
+
+
+class OutsideRelease(SystemRandomness):
+    """Answers the one mechanism of a release with a sum to which others have added the noise."""
+
+    def __init__(self, noisy_sum: float) -> None:
+        self._answers = [noisy_sum]
+
+    def release(self, body: Callable[..., Any], *arguments: Any) -> Any:
+        """The noisy sum, once."""
+        if not self._answers:
+            raise PrivacyError("the policy draws noise twice for a batch: it cannot be split")
+        return self._answers.pop()
+
+
+def unsettled_decisions(runner: PolicyRunner, arm: int, phase: int) -> int:
+    """Decisions of an open batch, those to come included, that are not settled; 0 if it is not."""
+    pools, row = _row(runner, arm, phase)
+    return 0 if pools is None or row == NO_ROW else int(pools.left[runner.slot_of(arm), row])
+
+
+def settle_with_release(
+    runner: PolicyRunner, arm: int, phase: int, round: int, lost: int, noisy_sum: float
+) -> None:
+    """Settle all decisions of an open batch at once, with a release that was made elsewhere.
+
+    `lost` of them have no reward. The rewards of the others are in the noisy sum, and nowhere here.
+    """
+    pools, row = _row(runner, arm, phase)
+    assert pools is not None
+    slot = runner.slot_of(arm)
+    decisions = int(pools.left[slot, row])
+    none_came = lost == decisions
+    pools.left[slot, row], pools.lost[slot, row] = 1, pools.lost[slot, row] + lost - none_came
+    terms, kernels = (runner.params, runner.state, round, slot), runner.policy.kernels
+    rng = OutsideRelease(noisy_sum)
+    if none_came:
+        kernels.forget(*terms, phase, rng)
+    else:
+        kernels.learn(*terms, 0.0, phase, rng)
+    if runner.roster is not None:
+        for _ in range(decisions):
+            runner.roster.close_decision(arm)
 
 
 def replace_reward(

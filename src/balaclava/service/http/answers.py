@@ -47,6 +47,7 @@ class ExperimentOut(AnswerBody):
     purpose: str
     retention: float
     deciders: int
+    aggregators: list[str] | None
     archived: bool
     state: Literal["running", "paused", "finished"]
     served_arm: str | None
@@ -62,6 +63,20 @@ class ExperimentOut(AnswerBody):
     prior: dict[str, Any] | None
     same_means: bool
     held_out: dict[str, Any] | None
+
+
+class ShareTaskForOut(AnswerBody):
+    """What the operator of one aggregator needs: PUT `task` to /v1/tasks/{uid}, with a peer_key."""
+
+    aggregator: str
+    uid: str
+    task: dict[str, Any]
+
+
+class ShareTasksOut(AnswerBody):
+    """The tasks of both aggregators."""
+
+    tasks: list[ShareTaskForOut]
 
 
 class VersionOut(AnswerBody):

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from balaclava.service import dashboard
+from balaclava.service.aggregation.collector import ShareCollector
 from balaclava.service.credentials import NO_KEYS, ApiKey, caller
 from balaclava.service.http import endpoints
 from balaclava.service.http.fast_routes import fast_router
@@ -61,10 +62,12 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        sender = WebhookSender(service)
-        sender.start()
+        threads = WebhookSender(service), ShareCollector(service)
+        for thread in threads:
+            thread.start()
         yield
-        sender.stop()
+        for thread in threads:
+            thread.stop()
         service.close()
 
     app = FrontedApp(
@@ -101,6 +104,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
     reading = APIRouter(dependencies=[Depends(reader)], tags=["read"])
     endpoints.add_reading(reading, service, reader)
     endpoints.add_administration(administration, service, administrator)
+    endpoints.add_share_tasks(administration, service)
     endpoints.add_keys(administration, service, administrator)
     endpoints.add_metrics(administration, metrics)
     add_snapshot(reading, service)

@@ -260,6 +260,13 @@ def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> No
         return await service.erase(payload.person, key.actor)
 
 
+def add_share_tasks(router: APIRouter, service: Service) -> None:
+    @router.get("/v1/experiments/{name}/tasks", **_answers(answers.ShareTasksOut))
+    def share_tasks(name: str) -> dict[str, Any]:
+        """Return what the operators of the two aggregators need. It contains keys."""
+        return {"tasks": service.share_tasks(name)}
+
+
 def add_keys(router: APIRouter, service: Service, key_of: KeyOf) -> None:
     @router.get("/v1/ledger", **_answers(answers.LedgerOut))
     def ledger() -> dict[str, Any]:

@@ -111,6 +111,9 @@ class ExperimentIn(Payload):
         False, description="the means are those of the prior: results count it"
     )
     held_out: HeldOutIn | None = None
+    aggregators: Annotated[list[ShortText], Field(min_length=2, max_length=2)] | None = Field(
+        None, description='URLs of two aggregators, for a policy with "trust": "split"'
+    )
 
 
 class ExperimentChangesIn(Payload):
@@ -202,6 +205,7 @@ class DecisionOut(Payload):
     propensity: float | None
     learns: bool
     level: float | None = None
+    ticket: str | None = Field(None, description="for the aggregators, of an experiment with two")
 
 
 class DecisionsOut(Payload):

@@ -1,0 +1,238 @@
+"""The decider's side: it asks both aggregators for the noisy sum of each batch that is complete.
+
+Nothing of a request is stored: an aggregator repeats its answers. So a decider that was killed asks
+again, and gets what it would have got. While an aggregator does not answer, its batches stay open
+and decisions continue without them. A batch that an aggregator refuses for good, because it knows
+the label with other decisions (as after a restore of the decider), is given up.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from balaclava._core.extras import require_extra
+from balaclava.privacy.secret_shares import GRID_STEPS, combine
+from balaclava.service import share_messages as messages
+from balaclava.service.engine.jobs import WriteJob
+from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
+from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork
+from balaclava.service.engine.unreleased import settle_with_release, unsettled_decisions
+from balaclava.service.problems import Problem
+from balaclava.service.store import sql
+from balaclava.service.store.schema import AWAITED, GIVEN_UP, REWARDED
+from balaclava.service.store.storage import DATABASE_ERRORS
+
+if TYPE_CHECKING:
+    from balaclava.service.service import Service
+
+log = logging.getLogger("balaclava.service")
+
+# Seconds
+PASS_SECONDS = 0.5  # between two searches for complete batches, as between two ticks of the writer
+_LONGEST_WAIT = 60.0  # after an aggregator did not answer: waits double up to this
+_ANSWER_SECONDS = 120.0  # timeout of an answer: a batch may have a million decisions
+_STOP_SECONDS = 5.0
+
+_BATCHES = (
+    "SELECT arm, phase, COUNT(*), MAX(round) FROM decisions "
+    f"WHERE experiment = ? AND state = {AWAITED} GROUP BY arm, phase"
+)
+_IDS = (
+    "SELECT id FROM decisions WHERE experiment = ? AND arm = ? AND phase = ? "
+    f"AND state = {AWAITED} ORDER BY round"
+)
+_CLOSE = (
+    f"UPDATE decisions SET state = {REWARDED}, value = NULL WHERE experiment = ? AND arm = ? "
+    f"AND phase = ? AND state = {AWAITED}"
+)
+_GIVE_UP = f"UPDATE decisions SET state = {GIVEN_UP} WHERE id = ?"
+
+
+class UnreachableError(Exception):
+    """An aggregator does not answer, or not yet; the message says which and why."""
+
+
+class RefusedError(Exception):
+    """An aggregator refuses a batch for good."""
+
+
+class CompleteBatch(NamedTuple):
+    """A batch whose windows are all over."""
+
+    arm: int
+    phase: int
+    decisions: int
+    round: int  # the last one
+    ids: list[str]
+
+    @property
+    def label(self) -> str:
+        """Its name at the aggregators."""
+        return f"{self.arm}.{self.phase}"
+
+
+def complete_batches(service: Service, experiment: ServedExperiment) -> Iterator[CompleteBatch]:
+    """The batches of an experiment that can be released: all their decisions await it."""
+    with service.storage.reading() as connection:
+        rows, _ = sql.execute(connection, _BATCHES, experiment.id)
+    for arm, phase, count, round in rows:
+        if unsettled_decisions(experiment.runner, arm, phase) == count:
+            with service.storage.reading() as connection:
+                ids, _ = sql.execute(connection, _IDS, experiment.id, arm, phase)
+            yield CompleteBatch(arm, phase, count, round, [id for (id,) in ids])
+
+
+@dataclass
+class ApplyRelease(WriteJob):
+    """Give the policy the noisy sum of a batch, which the aggregators released."""
+
+    name: str
+    batch: CompleteBatch
+    missing: Sequence[str]  # decisions that are not in the sum
+    noisy_sum: float  # in ranges of a reward
+
+    def prefetch(self, wanted: Prefetch) -> None:
+        wanted.names.add(self.name)
+
+    def apply(self, work: UnitOfWork) -> bool:
+        """Settle the batch; False if it is settled already, or the experiment finished."""
+        experiment = work.experiment(self.name)
+        batch = self.batch
+        place = batch.arm, batch.phase
+        open_decisions = unsettled_decisions(experiment.runner, *place)
+        if experiment.state == FINISHED or open_decisions != batch.decisions:
+            return False
+        lost = len(self.missing)
+        settle_with_release(experiment.runner, *place, batch.round, lost, self.noisy_sum)
+        sql.execute(work.connection, _CLOSE, experiment.id, *place)
+        sql.execute_many(work.connection, _GIVE_UP, [(id,) for id in self.missing])
+        experiment.clean_up_at(work.now)
+        work.mark_changed(experiment)
+        return True
+
+
+class AggregatorClient:
+    """One aggregator of an experiment, as its decider calls it."""
+
+    def __init__(self, http: Any, url: str, uid: str, key: str) -> None:
+        self._http, self._base = http, f"{url.rstrip('/')}/v1/tasks/{uid}/batches"
+        self._headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        self.url = url
+
+    def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer; raises `RefusedError` or `UnreachableError`."""
+        import httpx
+
+        try:
+            answer = self._http.request(
+                method, f"{self._base}/{path}", content=json.dumps(body), headers=self._headers
+            )
+            content: dict[str, Any] = answer.json() if answer.is_success else {}
+        except (httpx.HTTPError, ValueError) as error:
+            raise UnreachableError(f"{self.url}: {type(error).__name__}") from None
+        if answer.status_code == HTTPStatus.CONFLICT:
+            raise RefusedError(self.url)
+        if not answer.is_success:
+            raise UnreachableError(f"{self.url}: HTTP {answer.status_code}")
+        return content
+
+
+def collect(
+    clients: Sequence[AggregatorClient], batch: CompleteBatch, bits: int
+) -> tuple[list[str], float]:
+    """Let both aggregators release a batch; its missing decisions, and its noisy sum."""
+    asked = batch.ids[: messages.MOST_IN_BATCH]
+    body = {"ids": asked}
+    with ThreadPoolExecutor(2) as both:
+        fixed = list(both.map(lambda each: each.call("PUT", batch.label, body), clients))
+        others = [{**body, **each} for each in reversed(fixed)]
+        path = f"{batch.label}/release"
+        sums = list(both.map(lambda each, more: each.call("POST", path, more), clients, others))
+    try:
+        missing = {id for each in fixed for id in each["missing"]}
+        agreed = messages.ids_digest(set(asked) - missing)
+        if any(each["agreed"] != agreed for each in sums):
+            raise RefusedError("the aggregators summed different decisions")
+        one, other = (messages.read_share(each["noisy_sum"], bits) for each in sums)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreachableError(f"an answer is not valid: {type(error).__name__}") from None
+    beyond = batch.ids[messages.MOST_IN_BATCH :]
+    return [*sorted(missing & set(asked)), *beyond], combine(one, other, bits) / GRID_STEPS
+
+
+class ShareCollector(threading.Thread):
+    """Collects the releases of all experiments with aggregators, in its own thread."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(name="balaclava-collector", daemon=True)
+        self._service = service
+        self._stopping = threading.Event()
+        self._later: dict[str, tuple[float, float]] = {}  # by uid: next attempt, wait before it
+        self._http: Any = None
+
+    def run(self) -> None:
+        """Make a pass every so often, until stopped."""
+        while not self._stopping.wait(PASS_SECONDS):
+            try:
+                self.run_once()
+            except (Problem, TimeoutError, *DATABASE_ERRORS):
+                if not self._stopping.is_set():
+                    log.warning("releases wait: the database does not answer")
+            except Exception:
+                log.exception("collecting releases failed")
+
+    def stop(self) -> None:
+        """End after the current batch; wait a little for it."""
+        self._stopping.set()
+        self.join(_STOP_SECONDS)
+
+    def run_once(self) -> None:
+        """Collect what is complete, of experiments whose aggregators answered last time."""
+        for experiment in self._service.all_committed():
+            definition = experiment.definition
+            moment, wait = self._later.get(definition.uid, (0.0, PASS_SECONDS))
+            due = definition.is_split and experiment.state != FINISHED
+            if not due or time.monotonic() < moment:
+                continue
+            try:
+                self._collect_all(experiment)
+                self._later.pop(definition.uid, None)
+            except UnreachableError as error:
+                log.warning("experiment %d: releases wait for %s", experiment.id, error)
+                wait = min(2.0 * wait, _LONGEST_WAIT)
+                self._later[definition.uid] = time.monotonic() + wait, wait
+
+    def _collect_all(self, experiment: ServedExperiment) -> None:
+        definition, vault = experiment.definition, self._service.vault
+        clients = [
+            AggregatorClient(
+                self._client(), url, definition.uid, messages.decider_key(vault, definition, side)
+            )
+            for side, url in enumerate(definition.aggregators or ())
+        ]
+        bits = messages.task_bits(experiment.policy.parameters["epsilon"])
+        for batch in complete_batches(self._service, experiment):
+            if self._stopping.is_set():
+                return
+            try:
+                missing, noisy_sum = collect(clients, batch, bits)
+            except RefusedError as error:
+                log.error("experiment %d: batch given up: %s", experiment.id, error)
+                missing, noisy_sum = batch.ids, 0.0
+            self._service.run_job(ApplyRelease(definition.name, batch, missing, noisy_sum))
+
+    def _client(self) -> Any:
+        if self._http is None:
+            require_extra("httpx", "asking aggregators")
+            import httpx
+
+            self._http = httpx.Client(timeout=httpx.Timeout(_ANSWER_SECONDS, connect=5.0))
+        return self._http
