@@ -1,0 +1,268 @@
+"""A decider and two aggregators, without processes: late, lost, restored, refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from balaclava.privacy.secret_shares import reward_steps, split
+from balaclava.service import share_messages as messages
+from balaclava.service.aggregation.collector import ApplyRelease, ShareCollector, complete_batches
+from balaclava.service.engine import jobs
+from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.problems import Problem
+from balaclava.service.service import Service
+from tests.service.aggregation.share_pair import PEER_KEY, Pair
+
+WINDOW = 100.0
+EXPERIMENT: dict[str, Any] = {
+    "name": "shop",
+    "policy": "dp-imed",
+    # Next to no noise, so that sums can be compared.
+    "parameters": {"epsilon": 1e6, "first_batch": 4, "trust": "split"},
+    "arms": ["plain", "map"],
+    "reward_window": WINDOW,
+    "default_reward": 0.0,
+    "aggregators": ["http://127.0.0.1:1", "http://localhost:2"],
+}
+
+
+class CloseAll(jobs.WriteJob):
+    """Close ended windows, and answer."""
+
+    def prefetch(self, wanted: Any) -> None:
+        wanted.due = True
+
+    def apply(self, work: Any) -> None:
+        """`UnitOfWork.load` has closed them."""
+
+
+class Decider:
+    """A service whose time the test sets, and its collector, with both aggregators."""
+
+    def __init__(self, folder: Path) -> None:
+        self.service = Service.open(str(folder / "decider.db"))
+        self.pair = Pair(folder)
+        self.collector = ShareCollector(self.service)
+        self.collector._http = self
+        self.down: set[int] = set()  # aggregators that do not answer
+        self.requests = self.lost = 0  # of a pass, and which answer is lost
+        asyncio.run(self.service.create(ExperimentDefinition.checked(**EXPERIMENT)))
+        (one, other) = self.service.share_tasks("shop")
+        self.uid = one["uid"]
+        for side, each in enumerate((one, other)):
+            task = each["task"] | {"peer_key": PEER_KEY}
+            added = self.pair.clients[side].put(f"/v1/tasks/{self.uid}", json=task)
+            assert added.status_code == 201, added.text
+
+    def request(self, method: str, url: str, content: str, headers: Any) -> httpx.Response:
+        """A request of the collector, to the aggregator of its address."""
+        side = int(url.startswith("http://localhost:2"))
+        if side in self.down:
+            raise httpx.ConnectError("down")
+        path = url.partition("/v1/")[2]
+        answer = self.pair.clients[side].request(
+            method, f"/v1/{path}", content=content, headers=headers
+        )
+        self.requests += 1
+        if self.requests == self.lost:
+            raise httpx.ReadTimeout("lost")
+        return answer
+
+    def decide(self, count: int) -> list[dict[str, Any]]:
+        text = self.service.run_job(jobs.MakeDecisions(self.service.vault, "shop", count))
+        return json.loads(text)["decisions"]
+
+    def share(self, decision: dict[str, Any], reward: float, sides: Any = (0, 1)) -> None:
+        shares = split(reward_steps(reward), self.pair.bits)
+        for side in sides:
+            body = {
+                "share": messages.share_text(shares[side], self.pair.bits),
+                "ticket": decision["ticket"],
+            }
+            path = f"/v1/tasks/{self.uid}/shares/{decision['decision_id']}"
+            assert self.pair.clients[side].put(path, json=body).json() == {"recorded": True}
+
+    def end_windows(self) -> None:
+        self.service.clock.catch_up(self.service.clock.now() + WINDOW + 1)
+        self.service.run_job(CloseAll())
+
+    def collect(self) -> None:
+        """A pass, as if the last failure was long ago."""
+        self.collector._later.clear()
+        self.requests = 0
+        self.collector.run_once()
+
+    @property
+    def pools(self) -> Any:
+        return self.service.committed("shop").runner.state
+
+    def close(self) -> None:
+        self.service.close()
+        self.pair.close()
+
+
+@pytest.fixture
+def decider(tmp_path: Path) -> Iterator[Decider]:
+    made = Decider(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_batch_is_played_learned_and_restored(decider: Decider) -> None:
+    made = decider.decide(8)
+    assert {each["arm"] for each in made} == {0, 1}
+    for each in made:
+        decider.share(each, float(each["arm"]))
+    decider.collect()  # no window is over
+    assert list(decider.pools.rewards) == [0, 0]
+    decider.end_windows()
+    decider.collect()
+    pools = decider.pools
+    assert list(pools.rewards) == [4, 4]
+    assert pools.means == pytest.approx([0.0, 1.0], abs=1e-3)
+    assert not list(pools.faults(8))
+    states = {decider.service.decision(each["decision_id"])["state"] for each in made}
+    assert states == {"rewarded"}
+    assert {each["arm"] for each in decider.decide(4)} == {1}  # it learned
+    results = decider.service.results("shop")
+    assert [arm["rewards"] for arm in results["arms"]] == [4, 4]
+    path = str(decider.service.storage.engine.url.database)
+    decider.service.close()
+    decider.service = Service.open(path)  # a valid state was saved
+    assert decider.pools.means == pytest.approx([0.0, 1.0], abs=1e-3)
+
+
+def test_devices_that_never_send_are_given_up(decider: Decider) -> None:
+    made = decider.decide(8)
+    of_arm = [[each for each in made if each["arm"] == arm] for arm in (0, 1)]
+    for each in of_arm[1][:2]:
+        decider.share(each, 1.0)
+    decider.share(of_arm[1][2], 1.0, sides=(0,))  # one aggregator did not get it
+    decider.end_windows()
+    decider.collect()
+    pools = decider.pools
+    assert list(pools.rewards) == [0, 2]
+    assert pools.means[1] == pytest.approx(1.0, abs=1e-3)
+    assert list(pools.empty) == [1, 0]
+    assert not list(pools.faults(8))
+    states = [decider.service.decision(each["decision_id"])["state"] for each in of_arm[1]]
+    assert states == ["rewarded", "rewarded", "given up", "given up"]
+    decider.decide(30)  # and nothing jams
+
+
+def test_an_aggregator_that_is_down_for_a_day_and_lost_answers(decider: Decider) -> None:
+    made = decider.decide(8)
+    for each in made:
+        decider.share(each, 1.0)
+    decider.end_windows()
+    for down in (0, 1):
+        decider.down = {down}
+        decider.collect()
+        assert list(decider.pools.rewards) == [0, 0]
+        assert len(decider.decide(10)) == 10  # meanwhile
+    decider.down = set()
+    for decider.lost in (1, 2, 3, 4, 0):  # each request of a batch: done, but not answered
+        decider.collect()
+    assert list(decider.pools.rewards)[:2] == [4, 4]
+    assert decider.pools.pooled == pytest.approx([1.0, 1.0], abs=1e-3)
+    for service in decider.pair.services:  # each batch once
+        notes = [each["note"] for each in service.ledger.entries() if each["event"] == "released"]
+        assert len(notes) == len(set(notes))
+
+
+def test_a_release_is_applied_once(decider: Decider) -> None:
+    for each in decider.decide(8):
+        decider.share(each, 1.0)
+    decider.end_windows()
+    experiment = decider.service.committed("shop")
+    first, _ = complete_batches(decider.service, experiment)
+    decider.collect()
+    again = ApplyRelease("shop", first, [], 1e6)
+    assert decider.service.run_job(again) is False
+    assert decider.pools.pooled == pytest.approx([1.0, 1.0], abs=1e-3)
+
+
+def test_a_batch_that_is_refused_is_given_up(decider: Decider) -> None:
+    """As after a restore of the decider: the aggregators know the label with other decisions."""
+    made = decider.decide(8)
+    for each in made:
+        decider.share(each, 1.0)
+    (_, other) = decider.service.share_tasks("shop")
+    key = {"authorization": f"Bearer {other['task']['decider_key']}"}
+    body = {"ids": [each["decision_id"] for each in made if each["arm"] == 0][:1]}
+    known = decider.pair.clients[1].put(
+        f"/v1/tasks/{decider.uid}/batches/0.1", json=body, headers=key
+    )
+    assert known.status_code == 200
+    decider.end_windows()
+    decider.collect()
+    assert list(decider.pools.rewards) == [0, 4]
+    assert list(decider.pools.empty) == [1, 0]
+
+
+def test_a_reward_is_refused_with_a_reason(decider: Decider) -> None:
+    (made, *_) = decider.decide(1)
+    for value in (0.0, 1.0):
+        received = jobs.ReceivedReward(made["decision_id"], "reward", value)
+        (answer,) = decider.service.run_job(jobs.RecordRewards([received]))
+        assert isinstance(answer, Problem)
+        assert answer.status == 422
+        assert "must not reach the decider" in answer.detail
+    assert decider.service.decision(made["decision_id"])["state"] == "open"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"aggregators": None}, "belong together"),
+        ({"parameters": {"epsilon": 1.0}}, "belong together"),
+        ({"policy": "ucb1", "parameters": {}}, "belong together"),
+        ({"aggregators": ["https://a.example", "https://a.example/"]}, "two servers"),
+        ({"aggregators": ["http://a.example", "https://b.example"]}, "https"),
+        ({"default_reward": None}, "default_reward"),
+        ({"exposures": True}, "exposures"),
+        ({"deciders": 2}, "aggregators"),
+    ],
+)
+def test_a_definition_that_would_not_protect_is_refused(
+    changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(Problem, match=reason):
+        ExperimentDefinition.checked(**EXPERIMENT | changes)
+
+
+def test_the_rule_for_devices_and_what_is_not_displayed(decider: Decider) -> None:
+    document = decider.service.experiment("shop")
+    rule = document["report"]
+    assert rule["kind"] == "shares"
+    assert rule["modulus_bits"] == decider.pair.bits
+    assert [address.endswith(f"/v1/tasks/{decider.uid}/shares") for address in rule["addresses"]]
+    (one, other) = decider.service.share_tasks("shop")
+    secrets = {
+        each["task"][name] for each in (one, other) for name in ("decider_key", "ticket_key")
+    }
+    assert len(secrets) == 3  # the aggregators do not know each other's key of the decider
+    assert not any(secret in json.dumps(document) for secret in secrets)
+    assert document["guarantee"]["model"] == "split"
+
+
+def test_erased_and_old_decisions_of_open_batches_stay_in_them(decider: Decider) -> None:
+    """The set of a batch must not change once its release was asked for."""
+    job = jobs.MakeDecisions(decider.service.vault, "shop", 8, person="ada")
+    made = json.loads(decider.service.run_job(job))["decisions"]
+    learning = [each for each in made if each["learns"]]
+    made = learning + decider.decide(7)
+    for each in made:
+        decider.share(each, 1.0)
+    decider.end_windows()
+    erased = asyncio.run(decider.service.erase("ada", "by the test"))
+    assert erased["decisions"] == 8
+    decider.collect()
+    assert list(decider.pools.rewards) == [4, 4]
