@@ -18,6 +18,18 @@
  * A second report of the same reward costs epsilon again. So `reportOnce` stores each report in
  * IndexedDB, in one transaction for all tabs, and repeats it. A browser that loses its storage, as
  * after private browsing, makes a second report; the service keeps the first.
+ *
+ * With two aggregators (docs/split.md) a device sends shares instead, one pair for each decision:
+ *
+ *     import { noteReward, shareLater } from "./report.js";
+ *     const servers = ["https://one.example.org", "https://two.example.org"];
+ *     const promised = { epsilon: 1, range: [0, 1], servers };
+ *     await shareLater(decision, rule, { promised }); // at once, for every decision that learns
+ *     await noteReward(decision, 1); // if a reward comes; otherwise the default counts
+ *
+ * The pair leaves at a fixed time after the decision, whether or not a reward came: `send_after`
+ * seconds, or when a page calls `sendShares` after that. Its size does not depend on the reward.
+ * The page pins the two servers: a decider that named two of its own would see every reward.
  */
 
 // Limits of `policy.report` in Python: rewards are rounded to 2^-20 of their range.
@@ -28,10 +40,16 @@ const LARGEST_LEVEL = 1e250;
 const SMALLEST_EPSILON = 1e-100;
 const LARGEST_EPSILON = 1e100;
 const LARGEST_STEPS = 2n ** 63n;
+const REPORT_KINDS = ["bit", "laplace", "truncated-laplace"];
+const MOST_SHARE_BITS = 128;
+const BITS_PER_DIGIT = 4; // shares are hexadecimal
+const RETRY_MS = 5_000;
+const GIVE_UP_MS = 7 * 86_400_000; // an aggregator that was down this long has fixed the batch
+const LONGEST_TIMER_MS = 2 ** 31 - 1; // of setTimeout; a page that opens sends what is later
 
 /** Make a new private report of one reward; `promised` as in `reportOnce`. */
 export function report(rule, reward, level = null, promised = null) {
-  const epsilon = checkedEpsilon(rule, promised);
+  const epsilon = checkedEpsilon(rule, promised, REPORT_KINDS);
   const bound = rule.kind === "truncated-laplace" ? checkedLevel(level) : null;
   const value = checkedReward(reward); // last: no check above depends on the reward
   if (bound !== null) return laplaceReport(truncated(value, bound), 2 * bound, epsilon);
@@ -57,23 +75,155 @@ export async function reportOnce(decision, rule, reward, { promised = null } = {
   return stored(id, report(rule, reward, decision.level ?? null, promised));
 }
 
-// Storage of reports
+// Shares for two aggregators
+
+let sending = Promise.resolve(); // the last call of sendShares in this tab
+
+/** Two shares of a reward, clipped to the range, as text: each alone is a uniform number. */
+export function shares(rule, reward, promised = null) {
+  checkShareRule(rule, promised);
+  const unit = ontoUnitGrid(checkedReward(reward), rule.range);
+  const modulus = 1n << BigInt(rule.modulus_bits);
+  const one = below(modulus);
+  const other = (BigInt(unit * 2 ** GRID_BITS) - one + modulus) % modulus;
+  const digits = Math.ceil(rule.modulus_bits / BITS_PER_DIGIT);
+  return [one, other].map(share => share.toString(16).padStart(digits, "0"));
+}
+
+/**
+ * Let a pair of shares leave for a decision, at its time. Call it for every decision that learns.
+ *
+ * @param {{decision_id: string, ticket: string}} decision as the service answered it
+ * @param {object} rule "report" of the experiment
+ * @param {{promised: {epsilon: number, range: number[], servers: string[]}}} options the largest
+ *   epsilon, the range, and the two aggregators that the participant agreed to. Required.
+ */
+export async function shareLater(decision, rule, { promised = null } = {}) {
+  checkShareRule(rule, promised);
+  const { decision_id: id, ticket } = decision ?? {};
+  if (typeof id !== "string" || id === "" || typeof ticket !== "string") {
+    throw new TypeError("the decision has no ticket; pass a decision that learns, unchanged");
+  }
+  const due = Date.now() + 1000 * rule.send_after;
+  const made = { rule, promised, ticket, due, reward: rule.default, pair: null, left: [0, 1] };
+  const { due: moment } = await changeShare(id, known => known ?? made);
+  setTimeout(sendShares, Math.min(Math.max(moment - Date.now(), 0), LONGEST_TIMER_MS));
+}
+
+/** Let this reward count, if the decision's shares have not left. The last one counts. */
+export async function noteReward(decision, reward) {
+  const value = checkedReward(reward);
+  await changeShare(decision?.decision_id, known => {
+    if (known === undefined) throw new TypeError("call shareLater first, for every decision");
+    return known.pair === null && Date.now() < known.due ? { ...known, reward: value } : known;
+  });
+}
+
+/** Send the shares that are due. Call it when a page opens: the page of the decision may be gone. */
+export function sendShares() {
+  return (sending = sending.then(sendDue, sendDue)); // one after the other: each pair leaves once
+}
+
+async function sendDue() {
+  let waits = false;
+  for (const id of await shareIds()) {
+    const { due, left, pair, rule, ticket } = await changeShare(id, withPair);
+    const over = Date.now() > due + GIVE_UP_MS;
+    if (pair === null || left.length === 0 || over) continue;
+    const kept = [];
+    for (const side of left) {
+      const address = `${rule.addresses[side]}/${encodeURIComponent(id)}`;
+      if (!(await delivered(address, { share: pair[side], ticket }))) kept.push(side);
+    }
+    await changeShare(id, known => ({ ...known, left: kept }));
+    waits ||= kept.length > 0;
+  }
+  if (waits) setTimeout(sendShares, RETRY_MS);
+}
+
+/** A record with its pair, once it is due: made once, in the transaction that deletes the reward. */
+function withPair(known) {
+  if (known.pair !== null || Date.now() < known.due) return known;
+  return { ...known, pair: shares(known.rule, known.reward, known.promised), reward: null };
+}
+
+/** Whether an aggregator took a share, or will never take it. */
+async function delivered(address, content) {
+  try {
+    const headers = { "content-type": "application/json" };
+    const body = JSON.stringify(content);
+    const answer = await fetch(address, { method: "PUT", body, headers, keepalive: true });
+    return answer.status < 500 && answer.status !== 404; // 404: it was not given the task yet
+  } catch {
+    return false;
+  }
+}
+
+/** Replace a decision's record by what `change` makes of it, in one transaction for all tabs. */
+function changeShare(id, change) {
+  return inStore("shares", (store, answer) => {
+    const earlier = store.get(id);
+    earlier.onsuccess = () => {
+      try {
+        const made = change(earlier.result);
+        if (made !== earlier.result) store.put(made, id);
+        answer(made);
+      } catch (error) {
+        answer(Promise.reject(error));
+        store.transaction.abort();
+      }
+    };
+  });
+}
+
+function shareIds() {
+  return inStore("shares", (store, answer) => {
+    const all = store.getAllKeys();
+    all.onsuccess = () => answer(all.result);
+  });
+}
+
+function checkShareRule(rule, promised) {
+  checkedEpsilon(rule, promised, ["shares"]);
+  const { addresses, modulus_bits: bits, send_after: wait } = rule;
+  if (!(Number.isInteger(bits) && bits > GRID_BITS && bits <= MOST_SHARE_BITS && wait > 0)) {
+    throw new RangeError("the rule is not valid; pass `report` of the experiment, unchanged");
+  }
+  const { servers } = promised;
+  if (!Array.isArray(servers) || servers.length !== 2 || addresses?.length !== 2) {
+    throw new TypeError("`promised.servers` must be the URLs of the two aggregators");
+  }
+  const [one, other] = servers.map(server => new URL(server).origin);
+  const origins = addresses.map(address => new URL(address).origin);
+  if (one === other || origins[0] !== one || origins[1] !== other) {
+    throw new RangeError("the rule has other servers than the promised ones; nothing was sent");
+  }
+}
+
+// Storage of reports and shares
 
 /** The stored report of a decision; without one, stores and returns `made`. */
-async function stored(id, made) {
+function stored(id, made) {
+  return inStore("reports", (reports, answer) => {
+    const earlier = reports.get(id);
+    earlier.onsuccess = () => {
+      if (earlier.result === undefined) reports.add(made, id);
+      answer(earlier.result ?? made);
+    };
+  });
+}
+
+/** What `work(store, answer)` answers, once its transaction is on the disk: then it may leave. */
+async function inStore(name, work) {
   const storage = await openStorage();
   try {
     return await new Promise((resolve, reject) => {
-      const transaction = storage.transaction("reports", "readwrite", { durability: "strict" });
-      const reports = transaction.objectStore("reports");
-      let answer = made;
-      const earlier = reports.get(id);
-      earlier.onsuccess = () => {
-        if (earlier.result === undefined) reports.add(made, id);
-        else answer = earlier.result;
-      };
-      transaction.oncomplete = () => resolve(answer); // a report leaves after it is stored
-      transaction.onabort = () => reject(storageError(transaction.error));
+      const transaction = storage.transaction(name, "readwrite", { durability: "strict" });
+      let result;
+      transaction.oncomplete = () => resolve(result);
+      transaction.onabort = () =>
+        result instanceof Promise ? resolve(result) : reject(storageError(transaction.error));
+      work(transaction.objectStore(name), answer => (result = answer));
     });
   } finally {
     storage.close();
@@ -84,12 +234,16 @@ function openStorage() {
   return new Promise((resolve, reject) => {
     let request;
     try {
-      request = indexedDB.open("balaclava", 1);
+      request = indexedDB.open("balaclava", 2);
     } catch (error) {
       reject(storageError(error)); // storage is blocked
       return;
     }
-    request.onupgradeneeded = () => request.result.createObjectStore("reports");
+    request.onupgradeneeded = () => {
+      for (const name of ["reports", "shares"]) {
+        if (!request.result.objectStoreNames.contains(name)) request.result.createObjectStore(name);
+      }
+    };
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(storageError(request.error));
   });
@@ -105,8 +259,7 @@ function storageError(cause) {
 
 // Checks; no message repeats a reward
 
-function checkedEpsilon(rule, promised) {
-  const kinds = ["bit", "laplace", "truncated-laplace"];
+function checkedEpsilon(rule, promised, kinds) {
   if (!kinds.includes(rule?.kind) || rule.grid_bits !== GRID_BITS) {
     throw new TypeError("unknown rule; use the report.js of this service");
   }
