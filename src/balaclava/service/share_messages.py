@@ -18,7 +18,7 @@ from balaclava.service.credentials import Vault
 # Decisions of a batch: 25 MB of ids. The decider gives up those beyond it.
 MOST_IN_BATCH = 1_000_000
 # Chance that a release wraps and is a random number. It costs no privacy.
-_WRAP_CHANCE = 2.0**-40
+_TASK_WRAP_CHANCE = 2.0**-40
 _BITS_PER_DIGIT = 4  # shares are hexadecimal, with leading zeros: all have the same size
 
 
@@ -76,7 +76,7 @@ def decider_key(vault: Vault, definition: Any, side: int) -> str:
 
 def task_bits(epsilon: float) -> int:
     """Bits of a share, for batches of MOST_IN_BATCH rewards."""
-    return modulus_bits(MOST_IN_BATCH, GRID_STEPS, epsilon, _WRAP_CHANCE)
+    return modulus_bits(MOST_IN_BATCH, GRID_STEPS, epsilon, _TASK_WRAP_CHANCE)
 
 
 def share_digits(bits: int) -> int:

@@ -36,12 +36,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("balaclava.service")
 
 # Seconds
-PASS_SECONDS = 0.5  # between two searches for complete batches, as between two ticks of the writer
+SEARCH_SECONDS = (
+    0.5  # between two searches for complete batches, as between two ticks of the writer
+)
 _LONGEST_WAIT = 60.0  # after an aggregator did not answer: waits double up to this
-_ANSWER_SECONDS = 120.0  # timeout of an answer: a batch may have a million decisions
-_STOP_SECONDS = 5.0
+_RELEASE_SECONDS = 120.0  # timeout of an answer: a batch may have a million decisions
+_LAST_BATCH_SECONDS = 5.0
 
-_BATCHES = (
+_AWAITED_BATCHES = (
     "SELECT arm, phase, COUNT(*), MAX(round) FROM decisions "
     f"WHERE experiment = ? AND state = {AWAITED} GROUP BY arm, phase"
 )
@@ -82,7 +84,7 @@ class CompleteBatch(NamedTuple):
 def complete_batches(service: Service, experiment: ServedExperiment) -> Iterator[CompleteBatch]:
     """The batches of an experiment that can be released: all their decisions await it."""
     with service.storage.reading() as connection:
-        rows, _ = sql.execute(connection, _BATCHES, experiment.id)
+        rows, _ = sql.execute(connection, _AWAITED_BATCHES, experiment.id)
     for arm, phase, count, round in rows:
         if unsettled_decisions(experiment.runner, arm, phase) == count:
             with service.storage.reading() as connection:
@@ -180,7 +182,7 @@ class ShareCollector(threading.Thread):
 
     def run(self) -> None:
         """Make a pass every so often, until stopped."""
-        while not self._stopping.wait(PASS_SECONDS):
+        while not self._stopping.wait(SEARCH_SECONDS):
             try:
                 self.run_once()
             except (Problem, TimeoutError, *DATABASE_ERRORS):
@@ -192,13 +194,13 @@ class ShareCollector(threading.Thread):
     def stop(self) -> None:
         """End after the current batch; wait a little for it."""
         self._stopping.set()
-        self.join(_STOP_SECONDS)
+        self.join(_LAST_BATCH_SECONDS)
 
     def run_once(self) -> None:
         """Collect what is complete, of experiments whose aggregators answered last time."""
         for experiment in self._service.all_committed():
             definition = experiment.definition
-            moment, wait = self._later.get(definition.uid, (0.0, PASS_SECONDS))
+            moment, wait = self._later.get(definition.uid, (0.0, SEARCH_SECONDS))
             due = definition.is_split and experiment.state != FINISHED
             if not due or time.monotonic() < moment:
                 continue
@@ -234,5 +236,5 @@ class ShareCollector(threading.Thread):
             require_extra("httpx", "asking aggregators")
             import httpx
 
-            self._http = httpx.Client(timeout=httpx.Timeout(_ANSWER_SECONDS, connect=5.0))
+            self._http = httpx.Client(timeout=httpx.Timeout(_RELEASE_SECONDS, connect=5.0))
         return self._http
