@@ -39,7 +39,7 @@ log = logging.getLogger("balaclava.service")
 SEARCH_SECONDS = (
     0.5  # between two searches for complete batches, as between two ticks of the writer
 )
-_LONGEST_WAIT = 60.0  # after an aggregator did not answer: waits double up to this
+_LONGEST_BACKOFF = 60.0  # after an aggregator did not answer: waits double up to this
 _RELEASE_SECONDS = 120.0  # timeout of an answer: a batch may have a million decisions
 _LAST_BATCH_SECONDS = 5.0
 
@@ -209,7 +209,7 @@ class ShareCollector(threading.Thread):
                 self._later.pop(definition.uid, None)
             except UnreachableError as error:
                 log.warning("experiment %d: releases wait for %s", experiment.id, error)
-                wait = min(2.0 * wait, _LONGEST_WAIT)
+                wait = min(2.0 * wait, _LONGEST_BACKOFF)
                 self._later[definition.uid] = time.monotonic() + wait, wait
 
     def _collect_all(self, experiment: ServedExperiment) -> None:
