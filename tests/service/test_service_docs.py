@@ -124,7 +124,7 @@ def test_every_way_to_start_is_understood() -> None:
         unit["Service"]["ExecStart"].removeprefix("/opt/balaclava/bin/"),
         " ".join(eval(entry) + eval(rest)),
     ]
-    for page in ("service.md", "operate.md"):
+    for page in ("service.md", "operate.md", "split.md"):
         shown = "\n".join(blocks(text(page), "console")).splitlines()
         lines += [line for line in shown if line.startswith("balaclava serve")]
     assert len(lines) >= 7
@@ -133,7 +133,9 @@ def test_every_way_to_start_is_understood() -> None:
         assert arguments[:2] == ["balaclava", "serve"]
         options = serve.make_context("serve", arguments[2:]).params
         options = {
-            name: value for name, value in options.items() if name not in ("demo", "no_keys")
+            name: value
+            for name, value in options.items()
+            if name not in ("demo", "no_keys", "aggregator")
         }
         assert ServerSettings(**options).checked()
     with pytest.raises(click.NoSuchOption):  # the check can fail

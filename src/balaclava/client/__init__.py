@@ -19,5 +19,6 @@ Needs httpx: `pip install 'balaclava[client]'`.
 
 from balaclava.client.calls import RewardReceipt, ServiceDecision
 from balaclava.client.clients import AsyncClient, Client
+from balaclava.client.share_sender import ShareSender
 
-__all__ = ["AsyncClient", "Client", "RewardReceipt", "ServiceDecision"]
+__all__ = ["AsyncClient", "Client", "RewardReceipt", "ServiceDecision", "ShareSender"]

@@ -38,6 +38,7 @@ class ServiceDecision(NamedTuple):
     propensity: float | None
     learns: bool  # False at the participant's limit, and after the experiment has finished
     level: float | None = None  # local policies only: the device needs it to report
+    ticket: str | None = None  # experiments with aggregators only: the device needs it to share
 
 
 class RewardReceipt(NamedTuple):

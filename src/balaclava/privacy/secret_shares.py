@@ -28,6 +28,8 @@ GRID_STEPS = 2**GRID_BITS
 # Far beyond any batch: more bits point to a mistake. JavaScript numbers hold shares of 53 bits.
 MOST_BITS = 128
 
+_BITS_PER_DIGIT = 4  # as text a share is hexadecimal
+
 RandomBits = Callable[[int], int]  # a uniform number of that many bits
 
 
@@ -105,6 +107,16 @@ def check_share(share: int, bits: int) -> int:
     if type(share) is not int or not 0 <= share < modulus:
         raise ParameterError(f"a share must be a whole number from 0 to 2^{bits} - 1")
     return share
+
+
+def share_digits(bits: int) -> int:
+    """Hexadecimal digits of a share."""
+    return -(-bits // _BITS_PER_DIGIT)
+
+
+def share_text(share: int, bits: int) -> str:
+    """A share as text of a size that depends on `bits` alone."""
+    return f"{check_share(share, bits):0{share_digits(bits)}x}"
 
 
 def noisy_sum(shares: Iterable[int], grid_steps: int, epsilon: float, bits: int) -> int:

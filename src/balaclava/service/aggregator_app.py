@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from sqlalchemy import func, select
 
-from balaclava.privacy.secret_shares import MOST_BITS
+from balaclava.privacy.secret_shares import MOST_BITS, share_digits
 from balaclava.service import share_messages as messages
 from balaclava.service.aggregation import aggregator
 from balaclava.service.credentials import ApiKey, is_decision_id, key_digest
@@ -175,7 +175,7 @@ def _add_shares(router: APIRouter, service: Service, tasks: TaskReader) -> None:
         """Record a decision's share. The first one counts; a later one gets the same answer."""
         task = await tasks.find(uid)
         received = await _read(request, ShareIn, _LARGEST_SHARE)
-        digits = messages.share_digits(task.modulus_bits)
+        digits = share_digits(task.modulus_bits)
         if len(received.share) != digits or int(received.share, 16) >> task.modulus_bits:
             raise Problem(
                 422, f"a share of this task has {digits} digits, {task.modulus_bits} bits"

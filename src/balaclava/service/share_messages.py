@@ -12,14 +12,17 @@ from typing import Any
 
 from balaclava.policies.base import Policy
 from balaclava.privacy.exact_noise import GRID_BITS
-from balaclava.privacy.secret_shares import GRID_STEPS, check_share, modulus_bits
+from balaclava.privacy.secret_shares import (
+    GRID_STEPS,
+    check_share,
+    modulus_bits,
+)
 from balaclava.service.credentials import Vault
 
 # Decisions of a batch: 25 MB of ids. The decider gives up those beyond it.
 MOST_IN_BATCH = 1_000_000
 # Chance that a release wraps and is a random number. It costs no privacy.
 _TASK_WRAP_CHANCE = 2.0**-40
-_BITS_PER_DIGIT = 4  # shares are hexadecimal, with leading zeros: all have the same size
 
 
 TICKETS, DECIDER = "split tickets", "split decider"  # purposes of secrets: never change them
@@ -77,16 +80,6 @@ def decider_key(vault: Vault, definition: Any, side: int) -> str:
 def task_bits(epsilon: float) -> int:
     """Bits of a share, for batches of MOST_IN_BATCH rewards."""
     return modulus_bits(MOST_IN_BATCH, GRID_STEPS, epsilon, _TASK_WRAP_CHANCE)
-
-
-def share_digits(bits: int) -> int:
-    """Hexadecimal digits of a share."""
-    return -(-bits // _BITS_PER_DIGIT)
-
-
-def share_text(share: int, bits: int) -> str:
-    """A share as text of a size that depends on `bits` alone."""
-    return f"{check_share(share, bits):0{share_digits(bits)}x}"
 
 
 def read_share(text: str, bits: int) -> int:

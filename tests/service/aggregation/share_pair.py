@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from balaclava.privacy.secret_shares import GRID_STEPS, combine, reward_steps, split
+from balaclava.privacy.secret_shares import GRID_STEPS, combine, reward_steps, share_text, split
 from balaclava.service import share_messages as messages
 from balaclava.service.aggregator_app import create_aggregator_app
 from balaclava.service.service import Service
@@ -63,7 +63,7 @@ class Pair:
             service.close()
 
     def send(self, id: str, share: int, side: int, more: Any = ()) -> Any:
-        body = {"share": messages.share_text(share, self.bits)}
+        body = {"share": share_text(share, self.bits)}
         body["ticket"] = messages.ticket(TICKET_KEY, id)
         return self.clients[side].put(f"/v1/tasks/{TASK}/shares/{id}", json=body | dict(more))
 

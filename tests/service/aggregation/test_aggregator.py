@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from starlette.testclient import TestClient
 
-from balaclava.privacy.secret_shares import GRID_STEPS, combine, reward_steps, split
+from balaclava.privacy.secret_shares import GRID_STEPS, combine, reward_steps, share_text, split
 from balaclava.service import share_messages as messages
 from balaclava.service.aggregation import aggregator
 from balaclava.service.aggregator_app import create_aggregator_app
@@ -176,7 +176,7 @@ def test_an_unknown_task_and_another_task_of_the_same_id(pair: Pair) -> None:
 def test_noise_is_drawn_with_the_full_epsilon(tmp_path: Path) -> None:
     """200 releases at epsilon .5 of one server have its discrete Laplace law (level 1e-4)."""
     pair, rng = Pair(tmp_path, epsilon=0.5), random.Random(3)
-    service, no_share = pair.services[0], messages.share_text(0, pair.bits)
+    service, no_share = pair.services[0], share_text(0, pair.bits)
     drawn = []
     for n in range(200):
         id, label = decision_id(rng), str(n)
@@ -273,7 +273,7 @@ def test_what_an_operator_sees_is_uniform(pair: Pair) -> None:
     for side in (0, 1):
         for _ in range(2_000):
             share = split(reward_steps(1.0), pair.bits)[side]
-            text = messages.share_text(share, pair.bits)
+            text = share_text(share, pair.bits)
             pair.services[side].writer.submit(aggregator.RecordShare(TASK, decision_id(rng), text))
         pair.services[side].run_job(aggregator.ReadTask(TASK))  # after all of them
         with pair.services[side].storage.reading() as connection:
@@ -307,8 +307,7 @@ def test_a_problem_of_one_share_leaves_the_others(pair: Pair, ids: list[str]) ->
     pair.fix(0, "0.1", ids[:1])
     writer = pair.services[0].writer
     answers = [
-        writer.submit(aggregator.RecordShare(TASK, id, messages.share_text(0, pair.bits)))
-        for id in ids
+        writer.submit(aggregator.RecordShare(TASK, id, share_text(0, pair.bits))) for id in ids
     ]
     with pytest.raises(Problem, match="is fixed"):
         answers[0].result()

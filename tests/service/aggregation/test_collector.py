@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from balaclava.privacy.secret_shares import reward_steps, split
-from balaclava.service import share_messages as messages
+from balaclava.privacy.secret_shares import reward_steps, share_text, split
 from balaclava.service.aggregation.collector import ApplyRelease, ShareCollector, complete_batches
 from balaclava.service.engine import jobs
 from balaclava.service.engine.definition import ExperimentDefinition
@@ -83,7 +82,7 @@ class Decider:
         shares = split(reward_steps(reward), self.pair.bits)
         for side in sides:
             body = {
-                "share": messages.share_text(shares[side], self.pair.bits),
+                "share": share_text(shares[side], self.pair.bits),
                 "ticket": decision["ticket"],
             }
             path = f"/v1/tasks/{self.uid}/shares/{decision['decision_id']}"

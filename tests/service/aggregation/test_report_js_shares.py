@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext
 
-from balaclava.privacy.secret_shares import GRID_STEPS, reward_steps
+from balaclava.privacy.secret_shares import GRID_STEPS, reward_steps, share_text
 from balaclava.service import share_messages as messages
 from tests.browser import needs_browser, open_browser
 from tests.service.test_report_js import TAPE, answer, ask, opened
@@ -142,7 +142,7 @@ def test_shares_are_python_s_and_use_the_whole_tape(browser: Browser) -> None:
     for n, (reward, pair) in enumerate(zip(rewards, made, strict=True)):
         first = int.from_bytes(tape[n * size : (n + 1) * size]) >> (8 * size - BITS)
         second = (reward_steps(reward) - first) % 2**BITS
-        assert pair == [messages.share_text(each, BITS) for each in (first, second)]
+        assert pair == [share_text(each, BITS) for each in (first, second)]
 
 
 BROKEN = [

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from balaclava.privacy.secret_shares import reward_steps, split
+from balaclava.privacy.secret_shares import reward_steps, share_text, split
 from balaclava.service import share_messages as messages
 from balaclava.service.aggregator_app import serve_aggregator
 from balaclava.service.http.server import ServerSettings
@@ -88,7 +88,7 @@ class Devices:
     def _send_share(self, side: int, decision: dict[str, Any], share: int) -> bool:
         address = self._aggregators[side].address
         path = f"{address}/v1/tasks/{self._uid}/shares/{decision['decision_id']}"
-        body = {"share": messages.share_text(share, BITS), "ticket": decision["ticket"]}
+        body = {"share": share_text(share, BITS), "ticket": decision["ticket"]}
         end = time.monotonic() + 0.5 * WINDOW
         while time.monotonic() < end:
             try:

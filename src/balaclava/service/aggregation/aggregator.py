@@ -37,7 +37,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from balaclava.privacy.secret_shares import GRID_STEPS, noisy_sum
+from balaclava.privacy.secret_shares import GRID_STEPS, noisy_sum, share_text
 from balaclava.service import share_messages as messages
 from balaclava.service.engine.jobs import RECORDED, WriteJob
 from balaclava.service.engine.unit_of_work import UnitOfWork
@@ -243,7 +243,7 @@ class ReleaseBatch(WriteJob):
         rows = sql.fetch(work.connection, _SUMMABLE, [batch])
         bits = content.modulus_bits
         summed = (messages.read_share(share, bits) for id, share in rows if id in agreed)
-        total = messages.share_text(noisy_sum(summed, GRID_STEPS, content.epsilon, bits), bits)
+        total = share_text(noisy_sum(summed, GRID_STEPS, content.epsilon, bits), bits)
         note = f"batch {self.label} of {len(agreed)} decisions, epsilon {content.epsilon!r}"
         self.ledger.note(RELEASED, None, self.uid, note)
         sql.execute_many(work.connection, _RELEASE, [(digest, len(agreed), total, batch)])
