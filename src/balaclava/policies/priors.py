@@ -19,15 +19,16 @@ E e^(x W).
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from balaclava._core.declared import brief
+from balaclava._core.declared import Range, brief, check
 from balaclava._core.number_format import counted
 from balaclava._core.text_tables import ResultTable
 from balaclava.errors import ParameterError, nearest
 from balaclava.policies.base import Policy
 from balaclava.policies.intervals import exact_law, laplace_law
 
+ResultsConfidence = Annotated[float, Range(0, 1, "of the results", open_low=True, open_high=True)]
 DOUBT = 2.0  # errors below the prior's mean at which a mean contradicts it; a convention
 PRIOR_FAILURE = 0.05  # of the interval that contradicts a prior; a convention
 _FORMS = (
@@ -193,18 +194,31 @@ def _prior_means(policy: Policy, prior: Any) -> list[PriorMean]:
         rows = [(e.label, e.mean, *e.interval, e.rewards) for e in estimates if not e.retired]
         return _from_intervals(rows, estimates.confidence, len(estimates))
     if isinstance(prior, Mapping) and {"arms", "confidence"} <= set(prior):
-        arms = prior["arms"]
-        rows = [
-            (a["label"], a["mean"], a["low"], a["high"], a["rewards"])
-            for a in arms
-            if not a.get("retired")
-        ]
-        return _from_intervals(rows, float(prior["confidence"]), len(arms))
+        return _from_results(prior)
     if isinstance(prior, Mapping):
         return [_from_numbers(policy, label, numbers) for label, numbers in prior.items()]
     if isinstance(prior, Sequence) and all(isinstance(each, PriorMean) for each in prior):
         return list(prior)
     raise ParameterError(f"prior = {brief(prior)} is not a prior; {_FORMS}")
+
+
+def _from_results(results: Mapping[str, Any]) -> list[PriorMean]:
+    """The means in the results of the service."""
+    try:
+        arms = results["arms"]
+        confidence = check("confidence", results["confidence"], ResultsConfidence)
+        rows = [
+            (
+                str(a["label"]),
+                *(float(a[name]) for name in ("mean", "low", "high")),
+                int(a["rewards"]),
+            )
+            for a in arms
+            if not a.get("retired") and None not in (a["mean"], a["low"], a["high"], a["rewards"])
+        ]
+        return _from_intervals(rows, confidence, len(arms))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        raise ParameterError("prior: the results are not valid; give them unchanged") from None
 
 
 def _from_intervals(rows: Sequence[Any], confidence: float, arms: int) -> list[PriorMean]:
@@ -213,7 +227,10 @@ def _from_intervals(rows: Sequence[Any], confidence: float, arms: int) -> list[P
     return [
         PriorMean(label, mean, (high - low) / (2.0 * reach), rewards)
         for label, mean, low, high, rewards in rows
-        if None not in (mean, low, high) and rewards and math.isfinite(high - low) and high > low
+        if None not in (mean, low, high)
+        and rewards
+        and math.isfinite(mean + high - low)
+        and low < high
     ]
 
 

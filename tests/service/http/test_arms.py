@@ -190,7 +190,9 @@ def test_an_experiment_may_start_from_the_results_of_another(client: TestClient)
     [
         ({"same_means": True}, "needs a prior"),
         ({"prior": {"plain": "x"}}, "must have"),
-        ({"prior": {"arms": [{}], "confidence": 0.9}}, "prior is not valid"),
+        ({"prior": {"arms": [{}], "confidence": 0.9}}, "results are not valid"),
+        ({"prior": {"arms": [{"label": "map"}], "confidence": "x"}}, "results are not valid"),
+        ({"prior": {"arms": 5, "confidence": 0.9}}, "results are not valid"),
         ({"prior": {"plain": [0.1, 9], "red": [0.2, 9]}}, "there is no arm 'red'"),
         (
             {

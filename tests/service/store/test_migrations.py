@@ -25,7 +25,7 @@ REWORDED |= {"parameters", "condition", "missing"}
 REWORDED |= {"remaining", "may_stop", "overspent", "outside"}  # newer than the databases
 REWORDED |= {"retention", "archived", "retired_arms", "retired", "shares", "drift", "deciders"}
 REWORDED |= {"served_arm", "features", "guardrails", "breaker", "exposures", "targeting"}
-REWORDED |= {"sample_ratio", "prior", "same_means", "held_out", "releases"}
+REWORDED |= {"sample_ratio", "prior", "same_means", "held_out", "releases", "values"}
 
 
 def comparable(document: Any) -> Any:

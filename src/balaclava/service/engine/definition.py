@@ -122,12 +122,6 @@ class ExperimentDefinition:
             PolicyRunner(policy, None).set_prior(self.prior, self.same_means)
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
-        except (KeyError, TypeError, ValueError):
-            raise Problem(
-                422,
-                "prior is not valid; give the results of another experiment, or means and numbers "
-                'of rewards by arm, as {"plain": [0.3, 200]}',
-            ) from None
 
     def _require_fit(self, policy: Policy) -> None:
         if self.deciders > 1:

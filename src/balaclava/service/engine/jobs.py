@@ -161,8 +161,7 @@ class MakeDecisions(WriteJob):
         held_out = experiment.held_out
         if held_out is None:
             return self._decide_for_participants(work, experiment, self.count, offer)
-        count = self._number_held_out(held_out)
-        rows = []
+        count, rows = self._number_held_out(held_out), []
         if count:
             fits = self.available is None or held_out["arm"] in self.available
             served = experiment.arms.index(held_out["arm"]) if fits else None
@@ -170,7 +169,7 @@ class MakeDecisions(WriteJob):
         if count < self.count:
             rest = self.count - count
             rows += self._decide_for_participants(work, experiment, rest, offer)
-        secrets.SystemRandom().shuffle(rows)  # the order says nothing
+            secrets.SystemRandom().shuffle(rows)  # the order says nothing
         return rows
 
     def _number_held_out(self, held_out: dict[str, Any]) -> int:
