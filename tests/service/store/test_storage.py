@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sqlite3
 import sys
 import threading
 from pathlib import Path
@@ -12,12 +13,14 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import insert, select, text, update
+from sqlalchemy.exc import IntegrityError
 
 from balaclava.errors import BalaclavaError
 from balaclava.service.credentials import Vault
 from balaclava.service.problems import StartError
 from balaclava.service.store.ledger import Ledger
 from balaclava.service.store.schema import experiments, meta, metadata
+from balaclava.service.store.sql import DECISIONS
 from balaclava.service.store.storage import Storage
 
 
@@ -49,6 +52,41 @@ def add_experiment(storage: Storage, name: str) -> int:
 def values(storage: Storage) -> list[str]:
     with storage.reading() as connection:
         return list(connection.scalars(select(meta.c.value).order_by(meta.c.name)))
+
+
+def test_many_rows_are_inserted_as_few_are(storage: Storage) -> None:
+    """PostgreSQL takes many by COPY: the same values, and the same errors."""
+    experiment = add_experiment(storage, "a")
+    rows = [
+        {
+            "id": f"{number:022d}",
+            "experiment": experiment,
+            "arm": number,
+            "phase": 2**40,
+            "learns": number % 2,
+            "propensity": None if number % 3 else 1 / 3,
+            "made": 1.8e9 + number / 7,
+            "closes": 2.0e9,
+            "state": 0,
+            "features": 'a\tb\\N "\u00e4"\n',
+        }
+        for number in range(40)
+    ]
+    with storage.writing() as connection:
+        DECISIONS.insert(connection, rows[:20])
+        for row in rows[20:]:
+            DECISIONS.insert(connection, [row])
+    with storage.reading() as connection:
+        read = DECISIONS.read(connection, "WHERE experiment IN (*) ORDER BY id", [experiment])
+    assert [{name: each[name] for name in rows[0]} for each in read] == rows
+    for again in (rows[:20], rows[:1]):
+        with (
+            pytest.raises((IntegrityError, sqlite3.IntegrityError)),
+            storage.writing() as connection,
+        ):
+            DECISIONS.insert(connection, again)
+    with storage.writing() as connection:
+        assert len(storage.locked(connection, [experiment])) == 1
 
 
 def test_what_is_written_is_there_for_whoever_opens_it_next(database: str) -> None:

@@ -74,7 +74,8 @@ def _delete_old(work: UnitOfWork, experiment: ServedExperiment, before: float) -
     """
     rows, _ = sql.execute(work.connection, sql.OLD_DECISIONS, experiment.id, before, MOST_ROWS)
     waiting: set[tuple[int, int]] = set()
-    decisions, requests = [], set()
+    decisions: list[str] = []
+    requests: set[int] = set()
     for id, round, arm, phase, _, state, request in rows:
         now_closed = work.decisions.get(id)  # by this transaction
         if (state if now_closed is None else now_closed["state"]) == OPEN:
@@ -86,11 +87,11 @@ def _delete_old(work: UnitOfWork, experiment: ServedExperiment, before: float) -
             if is_in_open_pool(experiment.runner, arm, phase):
                 waiting.add((arm, phase))
                 continue
-        decisions.append((id,))
+        decisions.append(id)
         if request is not None:
-            requests.add((request,))
-    sql.execute_many(work.connection, sql.DELETE_REQUEST, sorted(requests))
-    sql.execute_many(work.connection, sql.DELETE_DECISION, decisions)
+            requests.add(request)
+    sql.execute_for(work.connection, sql.DELETE_REQUESTS, sorted(requests))
+    sql.execute_for(work.connection, sql.DELETE_DECISIONS, sorted(decisions))
     return len(decisions), bool(waiting)
 
 

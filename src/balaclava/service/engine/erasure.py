@@ -65,7 +65,7 @@ class ErasePerson(WriteJob):
             digest = self.digests[experiment.definition.name]
             rows = work.decisions_of(person_tag(digest), experiment)
             rows = [row for row in rows if self.before is None or row["made"] <= self.before]
-            requests = {(row["request"],) for row in rows if row.get("request") is not None}
+            requests = {row["request"] for row in rows if row.get("request") is not None}
             for row in rows:
                 experiment.erase(row)
                 work.erase_decision(row)

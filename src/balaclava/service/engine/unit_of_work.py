@@ -129,7 +129,7 @@ class UnitOfWork:
                 wanted = select(experiments).where(experiments.c.id == id)
                 stored = self.connection.execute(wanted).one()
                 try:
-                    experiment = read_experiment(stored)
+                    experiment = read_experiment(stored, experiment)
                 except Problem:
                     self._unreadable.add(stored.name)
                     continue
@@ -245,10 +245,10 @@ class UnitOfWork:
             self.update_decision(row)
             self._erased.append(row["id"])
 
-    def forget_requests(self, ids: set[tuple[int]]) -> None:
+    def forget_requests(self, ids: set[int]) -> None:
         """Delete requests, also those of this transaction."""
-        self._new_requests = [row for row in self._new_requests if (row["id"],) not in ids]
-        sql.execute_many(self.connection, sql.DELETE_REQUEST, sorted(ids))
+        self._new_requests = [row for row in self._new_requests if row["id"] not in ids]
+        sql.execute_for(self.connection, sql.DELETE_REQUESTS, sorted(ids))
 
     def add_decisions(self, rows: list[dict[str, Any]]) -> None:
         self._new_decisions += rows
@@ -467,10 +467,10 @@ class UnitOfWork:
         rows[:] = [now.get(row["id"], row) for row in rows]
 
 
-def read_experiment(row: Any) -> ServedExperiment:
+def read_experiment(row: Any, earlier: ServedExperiment | None = None) -> ServedExperiment:
     """Restore an experiment. A damaged one raises a `Problem`; the log says why."""
     try:
-        return ServedExperiment.from_row(row)
+        return ServedExperiment.from_row(row, earlier)
     except BalaclavaError as error:
         log.error("cannot restore experiment %d: %s", row.id, error)
         raise damaged_experiment() from None

@@ -6,14 +6,16 @@ for a list of values.
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Boolean, Connection, Table
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from balaclava.service.store import schema
 
+_LEAST_COPIED = 8  # rows; below it, COPY and INSERT cost the same
 _VALUES_PER_QUERY = 5_000  # below the limits of SQLite (32,766) and PostgreSQL (65,535)
 
 # Columns that change
@@ -36,8 +38,8 @@ ERASE_DECISION = (
     "propensity = NULL, level = NULL, features = NULL, "
     "metrics = NULL WHERE id = ?"
 )
-DELETE_DECISION = "DELETE FROM decisions WHERE id = ?"
-DELETE_REQUEST = "DELETE FROM requests WHERE id = ?"
+DELETE_DECISIONS = "DELETE FROM decisions WHERE id IN (*)"
+DELETE_REQUESTS = "DELETE FROM requests WHERE id IN (*)"
 HELD_BATCH = (  # the next batch with held rewards
     "SELECT arm, phase FROM decisions WHERE experiment = ? AND value IS NOT NULL AND state <> 0 "
     "AND (arm, phase) > (?, ?) ORDER BY arm, phase LIMIT 1"
@@ -98,8 +100,14 @@ class TableRows:
         alike: dict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
         for row in rows:
             alike[tuple(row)].append(tuple(row.values()))
+        copies = connection.dialect.name == "postgresql"
         for names, values in alike.items():
-            execute_many(connection, self._insert(names), values)
+            if copies and len(values) >= _LEAST_COPIED:
+                _copy(
+                    connection, f"COPY {self._table.name} ({', '.join(names)}) FROM STDIN", values
+                )
+            else:
+                execute_many(connection, self._insert(names), values)
 
     def _insert_statement(self, names: tuple[str, ...]) -> str:
         flags = {name for name in names if isinstance(self._table.c[name].type, Boolean)}
@@ -128,6 +136,20 @@ def execute_many(connection: Connection, statement: str, rows: Sequence[tuple[An
     return connection.exec_driver_sql(statement.replace("?", "%s"), list(rows)).rowcount
 
 
+def _copy(connection: Connection, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    """Insert rows by COPY, which takes PostgreSQL a third of the time of as many INSERTs."""
+    import psycopg
+
+    plain: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
+    try:
+        with plain.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row(row)
+    except psycopg.Error as error:
+        kind = IntegrityError if isinstance(error, psycopg.IntegrityError) else DBAPIError
+        raise kind(statement, None, error) from None
+
+
 def execute(
     connection: Connection, statement: str, *values: Any
 ) -> tuple[list[Sequence[Any]], int]:
@@ -143,16 +165,27 @@ def fetch(
     connection: Connection, query: str, values: Iterable[Any], *first: Any
 ) -> list[Sequence[Any]]:
     """Run a query for a list of values, in chunks; `first` are the values before the list."""
-    answer: list[Sequence[Any]] = []
+    chunks = _in_chunks(connection, query, values, first)
+    return [row for result in chunks for row in result]
+
+
+def execute_for(connection: Connection, statement: str, values: Iterable[Any]) -> None:
+    """Execute a statement without rows for a list of values, in chunks."""
+    for _ in _in_chunks(connection, statement, values, ()):
+        pass
+
+
+def _in_chunks(
+    connection: Connection, statement: str, values: Iterable[Any], first: tuple[Any, ...]
+) -> Iterator[Any]:
     items = list(values)
     for start in range(0, len(items), _VALUES_PER_QUERY):
         some = items[start : start + _VALUES_PER_QUERY]
-        text = query.replace("(*)", f"({', '.join('?' * len(some))})")
+        text = statement.replace("(*)", f"({', '.join('?' * len(some))})")
         if connection.dialect.name == "sqlite":
-            answer += _sqlite(connection).execute(text, (*first, *some))
+            yield _sqlite(connection).execute(text, (*first, *some))
         else:
-            answer += connection.exec_driver_sql(text.replace("?", "%s"), (*first, *some))
-    return answer
+            yield connection.exec_driver_sql(text.replace("?", "%s"), (*first, *some))
 
 
 def _sqlite(connection: Connection) -> sqlite3.Connection:
