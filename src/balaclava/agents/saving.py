@@ -184,12 +184,12 @@ class StateBytes:
 
 
 def fill_from_bytes(policy: Policy, state: Any, data: bytes, decisions: int) -> None:
-    """Restore `state_bytes` into a fresh state, with all checks."""
+    """Restore what `StateBytes` read into a fresh state, with all checks."""
     arrays, outline = dict(stored_arrays(state)), data[:_OUTLINE_BYTES]
     earlier = outline != _outline(arrays)
     if earlier:
         arrays = dict(stored_arrays(state, earlier=True))
-    if outline != _outline(arrays):
+    if earlier and outline != _outline(arrays):
         raise SavedStateError(
             "the stored state has another layout than in this version; continue with the version "
             "that stored it"
@@ -222,10 +222,10 @@ def _fill(name: str, fresh: np.ndarray, data: bytes) -> None:
         return
     if values.dtype == np.bool_ and (values.view(np.uint8) > 1).any():
         raise DamageError(f"{name} holds a value other than true and false")
-    if np.issubdtype(values.dtype, np.floating):
+    if values.dtype.kind == "f":
         if not np.isfinite(values).all() and np.isfinite(fresh).all():
             raise DamageError(f"{name} holds a number that is not finite")
-    elif np.issubdtype(values.dtype, np.integer):
+    elif values.dtype.kind in "iu":
         low, high = min(-1, int(fresh.min())), max(MOST_PLANNED, int(fresh.max()))
         if values.min() < low or values.max() > high:
             raise DamageError(f"{name} holds a number out of its range")

@@ -354,7 +354,7 @@ class Service:
         if known is None or known.version != version:
             row = connection.execute(select(experiments).where(experiments.c.name == name)).one()
             self.ledger.observe(row.uid, row.version)
-            known = self._committed[name] = read_experiment(row)
+            known = self._committed[name] = read_experiment(row, known)
         return known
 
     def ready(self) -> str | None:

@@ -107,7 +107,7 @@ class ServedExperiment:
     ) -> None:
         self.id, self.version, self.state = id, version, state
         self.definition = definition
-        self.policy = definition.make_policy()
+        self.policy = definition.built_policy
         self.runner = PolicyRunner(self.policy, SystemRandomness())
         if definition.prior is not None:
             self.runner.set_prior(definition.prior, definition.same_means)
@@ -124,10 +124,13 @@ class ServedExperiment:
         self._state_bytes: StateBytes | None = None
 
     @classmethod
-    def from_row(cls, row: Any) -> ServedExperiment:
-        """Restore from a row of `experiments`, and check it."""
+    def from_row(cls, row: Any, earlier: ServedExperiment | None = None) -> ServedExperiment:
+        """Restore from a row of `experiments`, and check it.
+
+        The definition never changes: it is that of an `earlier` version, if given.
+        """
         experiment = cls(
-            ExperimentDefinition.from_json(row.definition),
+            earlier.definition if earlier else ExperimentDefinition.from_json(row.definition),
             id=row.id,
             version=row.version,
             state=row.state,
