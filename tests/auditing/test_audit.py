@@ -9,7 +9,7 @@ import time
 import pytest
 
 import balaclava as bl
-from balaclava.auditing.audit import play_games, run_concurrently
+from balaclava.auditing.audit import check_proof, play_games, run_concurrently
 from balaclava.auditing.audit_plan import plan_games
 from balaclava.errors import ParameterError, PrivacyError
 from balaclava.testing import examples
@@ -50,6 +50,13 @@ def test_every_private_policy_passes_the_quick_audit(policy):
     assert report.verdict == "consistent", str(report)
     assert report.replay.pairs >= 150  # a scenario of few rounds has fewer places to change
     assert report.replay.moved > 0, "no neighbour moved a mechanism: nothing was tested"
+
+
+def test_a_replay_that_runs_out_of_time_says_so():
+    policy = bl.policy("ldp-ucb-bernoulli", arms=2, epsilon=1.0)
+    replay, *_ = check_proof(plan_games(policy), policy, 600, 1, 0.01, lambda: False)
+    assert replay.untried >= 600 - replay.pairs > 0
+    assert "fewer than planned: time was up" in str(replay)
 
 
 @pytest.mark.statistical

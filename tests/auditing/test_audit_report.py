@@ -118,6 +118,8 @@ def test_the_replay_in_words():
         "largest loss epsilon 1 (declared 1)"
     )
     assert "largest loss epsilon 1, delta 0.01 (" in str(dataclasses.replace(REPLAY, delta=0.01))
+    hurried = str(dataclasses.replace(REPLAY, untried=40))
+    assert "600 neighbouring pairs (40 fewer than planned: time was up); in 300" in hurried
     faulty = dataclasses.replace(REPLAY, verdict="unproved", fault="why", pairs=1_200)
     assert str(faulty) == "unproved (1,200 pairs tried): why"
 

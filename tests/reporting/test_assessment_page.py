@@ -79,6 +79,9 @@ def test_a_trial_of_fixed_size_is_not_judged_before_its_last_rewards() -> None:
     words, good = conclusion(late, late.simulate(), FINE)
     assert good
     assert words.endswith("gives all arms even shares, by design.")
+    planned = dataclasses.replace(late, planned=PlanInput(0.3, 0.4))
+    words, good = conclusion(planned, planned.simulate(), FINE, planned.plan())
+    assert words.endswith("by design; planned trials of this size name the best arm in 100 %.")
 
 
 def test_the_conclusion_is_honest() -> None:

@@ -1,5 +1,6 @@
 """`bl.audit`: try to refute a policy's claim of privacy, in five ways."""
 
+import dataclasses
 import functools
 import math
 import threading
@@ -168,6 +169,8 @@ def check_proof(
     result = replay(
         plan.policy, rounds=plan.replay_rounds, pairs=pairs, seconds=seconds, kinds=SCENARIO_KINDS
     )
+    if math.isfinite(seconds) and not result.fault:
+        result = dataclasses.replace(result, untried=max(pairs - result.pairs, 0))
     if plan.policy is not policy and not result.fault:
         few = min(pairs, _UNSCALED_PAIRS)
         result = result.joined(

@@ -66,7 +66,7 @@ def assessment_page(
         >>> page.count('class="level"')
         8
     """
-    sentence, good = conclusion(assessment, results, audit)
+    sentence, good = conclusion(assessment, results, audit, plan)
     stated = assessment.person_guarantee or assessment.reward_guarantee
     return render_template(
         REPORTING,
@@ -93,7 +93,10 @@ def assessment_page(
 
 
 def conclusion(
-    assessment: AssessmentInput, results: Results | None, audit: AuditSummary | None
+    assessment: AssessmentInput,
+    results: Results | None,
+    audit: AuditSummary | None,
+    plan: TrialPlan | None = None,
 ) -> tuple[str, bool]:
     """The conclusion in one sentence, and whether it is favourable."""
     stated = assessment.person_guarantee or assessment.reward_guarantee
@@ -111,6 +114,9 @@ def conclusion(
     named = "" if winner is None else f", and {winner}"
     decisions = f"over {results.horizon:,} decisions it"
     if name == EVEN_POLICY:
+        if winner is None and plan is not None:
+            share = percent(plan.of(EVEN_POLICY).named, ".0f")
+            named = f"; planned trials of this size name the best arm in {share}"
         return f"{words}; {decisions} gives all arms even shares, by design{named}.", checks
     if share > _HARDLY_LEARNS:
         lost = f"{decisions} hardly learns: {share:.0%} of the regret at random"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from typing import Annotated
 
 import pytest
 
 import balaclava as bl
 from balaclava.auditing.enumeration.exhaustive_audit import audit_exhaustively
+from balaclava.authoring import Epsilon, PrivateBoundedPolicy, Range, laplace_release
 from tests.oracles.violators import PROVED_CONTROLS, UNUSUAL_CONTROLS, VIOLATORS
+from tests.oracles.violators.frame import begin, frame
 
 # The largest exact epsilon that these decisions show, and the claim is 1. The noise that is 1.25
 # or 2 times too small shows almost whole: an arm's score is compared with another's.
@@ -47,6 +50,34 @@ def test_a_tight_policy_reaches_its_claim_and_does_not_exceed_it(name):
     assert (found.verdict, found.reason) == ("consistent", "")
     assert found.epsilon == pytest.approx(0.7, rel=1e-5)
     assert found.changed["arms"] == 2
+
+
+def noise_of_a_mean(params, state, rng):
+    """The sum of an arm with the noise of a mean: right for a batch of one."""
+    state.scores[0] = laplace_release(rng, state.sums[0], 1.0 / state.length[0], params.epsilon)
+
+
+@bl.kernel
+def begin_with_batch(params):
+    state = begin(params)
+    state.length[0] = params.first_batch
+    return state
+
+
+class NoiseOfAMean(PrivateBoundedPolicy):
+    """Releases sums with too little noise where a batch has more than one reward."""
+
+    name = "noise-of-a-mean"
+    kernels = frame(score=noise_of_a_mean)._replace(begin=begin_with_batch)
+    epsilon: Epsilon
+    first_batch: Annotated[int, Range(1, meaning="decisions in a batch")] = 10
+
+
+def test_batches_of_two_show_what_a_single_reward_hides():
+    found = audit_exhaustively(NoiseOfAMean(arms=2, epsilon=1.0), games=False)
+    assert found.verdict == "unproved", str(found)
+    assert found.epsilon == pytest.approx(2.0, rel=0.005)
+    assert found.changed == {"first_batch": 2}
 
 
 def test_a_claim_on_single_decisions_has_its_exact_delta():

@@ -34,6 +34,7 @@ _LEAST_PROBABILITY = 1e-250
 _EXACT_TOLERANCE = 1e-9  # of sums of probabilities: float rounding
 # Parameters of a small variant, each where the policy takes it.
 _SMALL = {"arms": 2, "outstanding": 32, "features": 1, "experts": 2, "learning_rate_scale": 20.0}
+_BATCH_SIZES = ("batch", "first_batch", "first_episode")
 # Further ones, together, as long as releases become earlier.
 _SHORTER: tuple[dict[str, Any], ...] = (
     {"batch_ratio": 2.0, "first_batch": 1},
@@ -70,6 +71,9 @@ def enumerated_worlds(policy: Policy) -> list[SmallWorld]:
         few.append(SmallWorld(each, first, 1, late=True, alone=True))
         sizes = (_FREE_REWARDS, _FEWER_REWARDS)
         many = [[SmallWorld(each, first, n, late=late) for n in sizes] for late in (False, True)]
+        two = with_batches_of_two(each)
+        if two is not each:
+            many.append([SmallWorld(two, first_release(two, _LONGEST_WORLD), n) for n in sizes])
         for group in (*many, *([world] for world in few)):
             for world in group:  # the next of a group if nothing depends on a reward
                 try:
@@ -100,6 +104,12 @@ def small_variant(policy: Policy) -> tuple[Policy, int | None]:
             (policy, first), released_first(with_parameters(policy, changes)), key=_release_round
         )
     return policy, first
+
+
+def with_batches_of_two(policy: Policy) -> Policy:
+    """The policy with batches of 2 where they have 1: a sum of one reward hides wrong weights."""
+    single = [name for name in _BATCH_SIZES if policy.parameters.get(name) == 1]
+    return with_parameters(policy, dict.fromkeys(single, 2)) if single else policy
 
 
 def released_first(policy: Policy) -> tuple[Policy, int | None]:

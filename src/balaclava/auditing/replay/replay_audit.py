@@ -90,6 +90,7 @@ class ReplayAudit:
     declared: float = 0.0  # the largest sum of declared losses
     reached: tuple[str, ...] = ()  # conditions under which a reward moved something
     missed: tuple[str, ...] = ()  # conditions under which nothing moved
+    untried: int = 0  # pairs for which the time did not suffice
 
     def joined(self, other: ReplayAudit) -> ReplayAudit:
         """Merge two replays without a fault; if the other has one, return the other."""
@@ -113,9 +114,10 @@ class ReplayAudit:
         if self.verdict == "not examined":
             return f"not examined: in {self.pairs:,} pairs no mechanism's input moved"
         delta = f", delta {self.delta:.3g}" if self.delta else ""
+        untried = f" ({self.untried:,} fewer than planned: time was up)" if self.untried else ""
         return (
-            f"{self.verdict}: {self.pairs:,} neighbouring pairs; in {self.moved:,} a mechanism's "
-            f"input moved; decisions agreed; largest loss epsilon {self.epsilon:.4g}{delta} "
+            f"{self.verdict}: {self.pairs:,} neighbouring pairs{untried}; in {self.moved:,} a "
+            f"mechanism's input moved; decisions agreed; largest loss epsilon {self.epsilon:.4g}{delta} "
             f"(declared {self.declared:.4g})"
         )
 
