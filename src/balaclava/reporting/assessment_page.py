@@ -115,8 +115,8 @@ def conclusion(
     decisions = f"over {results.horizon:,} decisions it"
     if name == EVEN_POLICY:
         if winner is None and plan is not None:
-            share = percent(plan.of(EVEN_POLICY).named, ".0f")
-            named = f"; planned trials of this size name the best arm in {share}"
+            power = percent(plan.of(EVEN_POLICY).named, ".0f")
+            named = f"; planned trials of this size name the best arm in {power}"
         return f"{words}; {decisions} gives all arms even shares, by design{named}.", checks
     if share > _HARDLY_LEARNS:
         lost = f"{decisions} hardly learns: {share:.0%} of the regret at random"

@@ -117,8 +117,8 @@ class ReplayAudit:
         untried = f" ({self.untried:,} fewer than planned: time was up)" if self.untried else ""
         return (
             f"{self.verdict}: {self.pairs:,} neighbouring pairs{untried}; in {self.moved:,} a "
-            f"mechanism's input moved; decisions agreed; largest loss epsilon {self.epsilon:.4g}{delta} "
-            f"(declared {self.declared:.4g})"
+            f"mechanism's input moved; decisions agreed; largest loss epsilon {self.epsilon:.4g}"
+            f"{delta} (declared {self.declared:.4g})"
         )
 
 
