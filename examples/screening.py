@@ -31,10 +31,9 @@ def main() -> None:
     names = [str(table.target_names[label]) for label in (0, 1)]
     world = bl.environment("labelled", features=table.data, labels=table.target)
     shape = {"arms": names, "features": world.dimension, "disjoint": True}
-    private = {"epsilon": options.epsilon, "delta": 1e-5, **shape}
     policies = {
         "linucb": bl.policy("linucb", radius_scale=0.3, **shape),
-        "dp-lin-bayes-ucb": bl.policy("dp-lin-bayes-ucb", **private),
+        "dp-kernel-ucb": bl.policy("dp-kernel-ucb", epsilon=options.epsilon, **shape),
         "dp-imed, no features": bl.policy("dp-imed", arms=names, epsilon=options.epsilon),
     }
     results = bl.simulate(
@@ -43,7 +42,7 @@ def main() -> None:
     print(f"Follow-ups: {', '.join(names)}. Regret counts the wrong ones.")
     print(results.summary())
     results.plot(options.out / "screening.png")
-    print(policies["dp-lin-bayes-ucb"].guarantee.explain())
+    print(policies["dp-kernel-ucb"].guarantee.explain())
 
 
 if __name__ == "__main__":

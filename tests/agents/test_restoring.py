@@ -89,7 +89,7 @@ def test_every_registered_policy_has_a_save():
 # Policies that version 2 did not have.
 AFTER_VERSION_2 = {
     *("dp-top-two", "ldp-top-two", "dpr-top-two", "dp-even", "dp-sequential-halving"),
-    "dp-lin-bayes-ucb",
+    *("dp-kernel-ucb", "ldp-kernel-ucb"),
     "dp-squarecb",
     "exp3-s",
     "ldp-window-klucb",

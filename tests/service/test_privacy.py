@@ -117,7 +117,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "adap-ucb": {"epsilon": 4.0},
     "dp-se": {"epsilon": 4.0, "horizon": 500},
     "dp-ucb": {"epsilon": 2.0},
-    "dp-lin-bayes-ucb": {"epsilon": 4.0, "delta": 1e-3, "batch": 4, **FEATURES},
+    "dp-kernel-ucb": {"epsilon": 4.0, **FEATURES},
 }
 
 
@@ -167,7 +167,7 @@ def test_a_reward_that_never_came_looks_alike(
 def test_another_value_with_features_looks_alike(
     manual_services: Callable[..., ManualService],
 ) -> None:
-    check(manual_services, "dp-lin-bayes-ucb", "another value", 7)
+    check(manual_services, "dp-kernel-ucb", "another value", 7)
 
 
 @pytest.mark.slow

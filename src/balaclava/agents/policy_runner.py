@@ -377,7 +377,7 @@ class PolicyRunner:
         if self.policy.value_estimates is None:
             raise EstimateError(
                 f"{self.policy.name} estimates no values of policies, for which each reward is "
-                "released a second time; choose with-values around dp-lin-bayes-ucb, dp-linucb or "
+                "released a second time; choose with-values around dp-kernel-ucb, dp-linucb or "
                 "dp-squarecb"
             )
         values: ValueEstimates = self.policy.value_estimates(self.state, confidence)

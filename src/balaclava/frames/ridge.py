@@ -236,16 +236,3 @@ def solve_transposed(factor: np.ndarray, b: np.ndarray, out: np.ndarray) -> None
         for k in range(i + 1, b.size):
             total -= factor[k, i] * out[k]
         out[i] = total / factor[i, i]
-
-
-def factor_widths(factor: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """|L^-1 x| for each row x, as `solve_factor` and `dot` have it, to the last bit."""
-    out = np.array(rows.T, order="C")
-    for i in range(len(out)):
-        for k in range(i):
-            out[i] -= factor[i, k] * out[k]
-        out[i] /= factor[i, i]
-    square = np.zeros(len(rows))
-    for each in out:
-        square += each * each
-    return np.sqrt(square)

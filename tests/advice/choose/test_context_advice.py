@@ -19,8 +19,8 @@ def advised(**options: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "name", "scope"),
     [
-        ({}, "dp-lin-bayes-ucb", "trajectory"),
-        ({"trust": "local"}, "ldp-linucb", "report"),
+        ({}, "dp-kernel-ucb", "trajectory"),
+        ({"trust": "local"}, "ldp-kernel-ucb", "report"),
         ({"hidden_features": True}, "dp-squarecb", "joint"),
     ],
 )
@@ -41,7 +41,7 @@ def test_features_are_left_out_before_their_break_even() -> None:
     assert advice.policy.name == "dp-imed"
     assert "from about 16,667 rounds on" in advice.notes[-1]
     assert advised(horizon=200).policy.name == "dp-imed"
-    assert advised(horizon=300).policy.name == "dp-lin-bayes-ucb"
+    assert advised(horizon=300).policy.name == "dp-kernel-ucb"
 
 
 def test_break_evens_fall_with_epsilon_and_grow_with_hidden_features() -> None:

@@ -54,7 +54,7 @@ def test_features_that_help_are_played_with_privacy(tmp_path: Path) -> None:
     context = json.loads(answer.stdout)["context"]
     assert context["clear"]
     assert context["propensities"] == "logged"
-    tried = ("dp-lin-bayes-ucb", "dp-linucb", "dp-lin-ts", "ldp-linucb")
+    tried = ("dp-kernel-ucb", "dp-linucb", "dp-lin-ts", "ldp-linucb")
     assert context["private"]["policy"] in tried
     assert context["private"]["parameters"]["features"] == ["intercept", "age"]
     assert context["advised"] == next(

@@ -22,11 +22,12 @@ from balaclava.policies.contextual.value_estimates import (
 )
 from balaclava.policies.contextual.with_values import WithValues
 
-BAYES = {"name": "dp-lin-bayes-ucb", "features": 2, "disjoint": True, "delta": 1e-3, "batch": 12}
+BITS = {"name": "dp-kernel-ucb", "features": 2, "disjoint": True, "landmarks": 4}
+SUMS = {"name": "dp-linucb", "features": 2, "disjoint": True, "delta": 1e-3}
 SQUARE = {"name": "dp-squarecb", "features": 2, "disjoint": True, "delta": 1e-3, "first_batch": 12}
 
 
-def make(base: dict[str, Any] = BAYES, **parameters: Any) -> bl.Policy:
+def make(base: dict[str, Any] = BITS, **parameters: Any) -> bl.Policy:
     given = {"value_epsilon": 0.5, "least_chance": 0.1, "value_batch": 8, "arms": 3}
     base = {"epsilon": 1.0, "outstanding": 64, **base}
     return bl.policy("with-values", **{**given, "base": base, **parameters})
@@ -68,9 +69,8 @@ def test_without_noise_a_value_is_the_weighted_mean() -> None:
     assert estimates[4].value == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("base", [BAYES, SQUARE, {**BAYES, "name": "dp-linucb", "batch": None}])
+@pytest.mark.parametrize("base", [BITS, SQUARE, SUMS])
 def test_every_arm_has_its_least_chance(base: dict[str, Any]) -> None:
-    base = {name: value for name, value in base.items() if value is not None}
     state, rows = play(make(base), 60)
     assert all(min(chances) >= 0.1 - 1e-12 for _, chances, _, _ in rows)
     assert all(sum(chances) == pytest.approx(1.0) for _, chances, _, _ in rows)
@@ -96,7 +96,7 @@ def test_arms_are_drawn_with_their_chances() -> None:
 @pytest.mark.parametrize("target", [None, [[1.0, 0.0]] * 3])
 def test_the_weights_of_a_decision_add_up(target: Any) -> None:
     """At most 1, or 2 with a target; for rules that are sure it is reached."""
-    for base in (BAYES, SQUARE):
+    for base in (BITS, SQUARE):
         policy = make(base, target=target, value_batch=1_000)
         state, _ = play(policy, 40)
         values = state.values
@@ -115,7 +115,7 @@ def test_features_move_no_more_than_twice_the_weights() -> None:
 
 def test_each_reward_is_in_one_release_of_values() -> None:
     """Late and lost rewards, in any order: the batches hold each that came, once."""
-    policy = make({**BAYES, "outstanding": 512}, value_batch=5)
+    policy = make({**BITS, "outstanding": 512}, value_batch=5)
     params, rng, order = policy.constants(), seeded(1), np.random.default_rng(2)
     begin, choose, learn, forget = policy.kernels
     state, open_decisions, told = begin(params), [], 0
@@ -171,8 +171,8 @@ def test_the_guarantee_is_the_sum() -> None:
 
 
 def test_the_audit_sees_both_releases() -> None:
-    for base, replay in ((BAYES, audit_by_replay), (SQUARE, replay_all_neighbours)):
-        policy = make({**base, "batch": 6} if base is BAYES else base)
+    for base, replay in ((BITS, audit_by_replay), (SQUARE, replay_all_neighbours)):
+        policy = make(base)
         found = replay(policy, policy.guarantee, rounds=24, pairs=48, seed=1)
         assert found.verdict == "consistent", str(found)
         assert 1.2 < found.epsilon <= 1.5 * (1 + 1e-5)
@@ -189,7 +189,7 @@ class Uncharged(WithValues):
 
 
 def test_a_guarantee_that_does_not_charge_is_found_out() -> None:
-    policy = Uncharged(**make({**BAYES, "batch": 6}).parameters)
+    policy = Uncharged(**make(BITS).parameters)
     found = audit_by_replay(policy, policy.guarantee, rounds=24, pairs=48, seed=1)
     assert found.verdict == "unproved"
     assert "2 mechanisms moved" in str(found)
@@ -243,7 +243,7 @@ def test_what_it_cannot_value_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"target .* must have the shape \(3, 2\)"):
         make(target=[[1.0, 0.0]])
     with pytest.raises(ParameterError, match="differs from the base"):
-        make(arms=4, base={**BAYES, "epsilon": 1.0, "arms": 3})
+        make(arms=4, base={**BITS, "epsilon": 1.0, "arms": 3})
     with pytest.raises(EstimateError, match="choose with-values"):
         make().base.agent().values()
     with pytest.raises(ParameterError, match="confidence"):
@@ -304,7 +304,7 @@ def test_intervals_of_values_cover(high: float, low: float) -> None:
 def test_an_experiment_names_whether_context_helps() -> None:
     """Compiled play of 20 runs: with useful features all say so, with useless ones none."""
     for theta, expected in (([0.0, 0.6], True), ([0.6, 0.0], None)):
-        policy = make({**BAYES, "batch": None, "outstanding": 512}, arms=2, value_batch=512)
+        policy = make({**BITS, "outstanding": 512}, arms=2, value_batch=512)
         params, rng = policy.constants(), np.random.default_rng(5)
         begin, choose, learn, _ = policy.kernels
         state = begin(params)

@@ -22,10 +22,9 @@ from balaclava.service.store.schema import decisions
 from tests.service.http.test_app import client_of, create, decide, reward
 
 NEWS: dict[str, Any] = {
-    "policy": "dp-lin-bayes-ucb",
+    "policy": "dp-kernel-ucb",
     "parameters": {
         "epsilon": 2.0,
-        "delta": 1e-5,
         "features": ["always", "evening"],
         "feature_bound": 2.0,
         "disjoint": True,
@@ -99,9 +98,9 @@ def test_a_catalogue_is_stored_once(open_service: Callable[..., Service]) -> Non
     """2,000 arms: decisions take no features and store none; documents have the digest."""
     client = client_of(open_service())
     rows = [[0.5, round(0.8 * math.sin(arm), 3)] for arm in range(2_000)]
-    parameters = {"epsilon": 1.0, "delta": 1e-5, "features": 2, "catalogue": rows}
+    parameters = {"epsilon": 1.0, "features": 2, "catalogue": rows}
     arms = [str(arm) for arm in range(2_000)]
-    made = create(client, policy="dp-lin-bayes-ucb", parameters=parameters, arms=arms)
+    made = create(client, policy="dp-kernel-ucb", parameters=parameters, arms=arms)
     assert made["parameters"]["catalogue"] == {
         "shape": [2_000, 2], "sha256": hashlib.sha256(np.array(rows).tobytes()).hexdigest(),
     }  # fmt: skip
@@ -148,7 +147,7 @@ def test_the_page_says_that_features_are_public(open_service: Callable[..., Serv
 def test_it_learns_who_likes_what(open_service: Callable[..., Service]) -> None:
     """Sports in the evening, politics in the morning: epsilon 8, rewards on arrival."""
     client = client_of(open_service())
-    parameters = NEWS["parameters"] | {"epsilon": 8.0, "batch": 60}
+    parameters = NEWS["parameters"] | {"epsilon": 8.0}
     create(client, **(NEWS | {"parameters": parameters, "default_reward": None}))
     best = {1.0: "sports", -1.0: "politics"}
     for _ in range(40):
@@ -170,7 +169,7 @@ def test_values_say_whether_context_helps(open_service: Callable[..., Service]) 
 
     service = open_service()
     client = TestClient(create_app(service, keys=False), base_url="http://localhost")
-    base = {"name": "dp-lin-bayes-ucb", "batch": 60} | NEWS["parameters"] | {"epsilon": 4.0}
+    base = {"name": "dp-kernel-ucb"} | NEWS["parameters"] | {"epsilon": 4.0}
     parameters = {"base": base, "value_epsilon": 4.0, "least_chance": 0.25, "value_batch": 100}
     made = create(
         client, policy="with-values", parameters=parameters, arms=NEWS["arms"], default_reward=None

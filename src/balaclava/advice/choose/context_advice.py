@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from balaclava.errors import ParameterError
 
-# Rounds times epsilon^2 after which dp-lin-bayes-ucb, and ldp-linucb, have less regret than dp-imed
+# Rounds times epsilon^2 after which dp-kernel-ucb and ldp-kernel-ucb have less regret than dp-imed
 # on all of 38 tables at epsilon 1. Coarse: checkpoints are 100, 300, 1,000, ... rounds.
 _ROUNDS_WITH_PUBLIC_FEATURES = 300.0
 # Rounds a feature, times epsilon, after which dp-squarecb has, on 37 of them. Coarse as well.
@@ -57,6 +57,6 @@ def advise_features(
         rounds = _ROUNDS_WITH_PUBLIC_FEATURES * max(1.0, epsilon**-2)
         why = "features of participants often tell the best arm; it learns from each reward at once"
         note = "features count as public, and decisions may show them"
-    local = "ldp-linucb" if trust == "local" else "dp-lin-bayes-ucb"
+    local = "ldp-kernel-ucb" if trust == "local" else "dp-kernel-ucb"
     name = "dp-squarecb" if hidden else local
     return ContextAdvice(name, math.ceil(min(rounds, 1e15)), why, note)

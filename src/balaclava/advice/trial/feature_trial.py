@@ -23,7 +23,7 @@ from balaclava.simulation.results import Results
 _WITHOUT_FEATURES = "dp-imed"  # the private policy that policies with features must beat
 _HALF_DECADES = (1.0, 0.3, 0.1)  # scales of a radius, down from the proof's constant
 _WITH_FEATURES = {
-    "dp-lin-bayes-ucb": (1.5,),  # standard deviations of a posterior
+    "dp-kernel-ucb": (0.85,),  # its default
     "dp-linucb": _HALF_DECADES,
     "dp-lin-ts": _HALF_DECADES,
     "ldp-linucb": _HALF_DECADES,

@@ -83,7 +83,7 @@ def settle_episode(params: Params, state: State, block: int, row: int, rng: Any)
     if row == NO_ROW:
         return
     weigh(params, state, state.episodes.grams[block, row])
-    release_sum(params, params.feature_bound, state.episodes, block, row, rng)
+    release_sum(params, state.episodes, block, row, rng)
     solve_factor(state.half, state.episodes.last_release, state.work)
     for i in range(params.features):
         state.sums[block, i] += dot(state.rows[i], state.work)
@@ -114,9 +114,9 @@ class DPLinTS(PrivateLinearPolicy):
 
     The private version of lin-ts. It needs no radius, and so no tuned `radius_scale`. It is better
     than dp-linucb if each arm has its own coefficients (`disjoint`); if the arms share them,
-    dp-linucb with a radius_scale of 0.3 has the lower regret. dp-lin-bayes-ucb is better than both,
-    above all if rewards are late: here nothing is learned before all rewards of the first episode
-    are in.
+    dp-linucb with a radius_scale of 0.3 has the lower regret. dp-kernel-ucb is better than both
+    with `disjoint`, if means are not linear, or if rewards are late: here nothing is learned before
+    all rewards of the first episode are in.
 
     Episodes and releases are those of dp-linucb. A release b of an episode whose features have the
     Gram matrix G is, given theta, about N(G theta, C) with C = v^2 G + s^2 I: v = R = 1/2 for the
@@ -155,7 +155,7 @@ class DPLinTS(PrivateLinearPolicy):
 
     name = "dp-lin-ts"
     reference = "after Riyazat, Ukwatta 2026"
-    see_also = "dp-lin-bayes-ucb, dp-linucb, lin-ts"
+    see_also = "dp-kernel-ucb, dp-linucb, lin-ts"
     examples = ({"disjoint": True, "first_episode": 12, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, forget)
 

@@ -110,7 +110,7 @@ def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) 
 @kernel(borrows=True)
 def settle_episode(params: Params, state: State, block: int, row: int, rng: Any) -> None:
     if row != NO_ROW:
-        release_sum(params, params.feature_bound, state.episodes, block, row, rng)
+        release_sum(params, state.episodes, block, row, rng)
         state.noise[block] += noise_radius(params, state.episodes, block)
         renew_radius(params, state, block)
 
@@ -136,8 +136,8 @@ class DPLinUCB(PrivateLinearPolicy):
 
     The private policy whose coefficients have proved intervals (`agent.coefficients()`), for
     rewards that must be protected, if the features of participants are known and may be public.
-    dp-lin-bayes-ucb has the lower regret, above all if each arm has its own coefficients or rewards
-    are late: here nothing is learned before all rewards of the first episode are in. Set
+    dp-kernel-ucb has the lower regret if each arm has its own coefficients, means are not linear,
+    or rewards are late: here nothing is learned before all rewards of the first episode are in. Set
     `radius_scale` to 0.3 if regret matters more than the proof.
 
     The first episode ends after `first_episode` decisions. A later one ends when it has as many and
@@ -185,7 +185,7 @@ class DPLinUCB(PrivateLinearPolicy):
     name = "dp-linucb"
     reference = "after Azize, Basu 2024"
     cites = "Azize, Basu 2024; Laurent, Massart 2000"
-    see_also = "dp-lin-bayes-ucb, dp-lin-ts, linucb, ldp-linucb"
+    see_also = "dp-kernel-ucb, dp-lin-ts, linucb, ldp-linucb"
     examples = ({"delta": 1e-3, "first_episode": 20, "outstanding": 512},)
     kernels = Kernels(begin, choose, learn, forget)
     rule = Rule(sure(best_arm), note)

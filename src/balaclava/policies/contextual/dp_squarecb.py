@@ -249,7 +249,7 @@ class DPSquareCB(JointPolicy):
 
     The policy whose participants' features are confidential, such as a diagnosis: what all other
     participants see says almost nothing about the features or the reward of one. If features may be
-    public, dp-lin-bayes-ucb has a lower regret.
+    public, dp-kernel-ucb has a lower regret.
 
     Decisions are in batches of all arms together; all batches up to the j-th have n_1 g^(j-1)
     decisions. When all rewards of a batch are in, at the latest after as many decisions again, the
@@ -291,7 +291,7 @@ class DPSquareCB(JointPolicy):
     name = "dp-squarecb"
     reference = "after Foster, Rakhlin 2020"
     cites = "Foster, Rakhlin 2020; Shariff, Sheffet 2018"
-    see_also = "dp-lin-bayes-ucb, ldp-linucb, linucb"
+    see_also = "dp-kernel-ucb, ldp-linucb, linucb"
     assumptions = (FEATURES_ARE_OWN, DECISION_IS_OWN)
     examples = (
         {"first_batch": 12, "outstanding": 512},

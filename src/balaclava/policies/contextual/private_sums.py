@@ -82,9 +82,9 @@ def note_decision(params: Params, state: Episodes, arm: int, context: np.ndarray
 
 
 @kernel(borrows=True)
-def release_sum(params: Any, bound: float, state: Episodes, block: int, row: int, rng: Any) -> None:
-    """Release the sum of a settled episode, which one reward moves by at most `bound`, once."""
-    sums = state.sums[block, row]
+def release_sum(params: Params, state: Episodes, block: int, row: int, rng: Any) -> None:
+    """Release the sum of a settled episode once; one reward moves it by at most the bound."""
+    sums, bound = state.sums[block, row], params.feature_bound
     if params.delta > 0.0:
         gaussian_vector_release(rng, sums, bound, params.epsilon, params.delta, state.last_release)
     else:
@@ -120,40 +120,20 @@ def noise_radius(params: Params, state: Episodes, block: int) -> float:
     return math.sqrt(square * (trace + 2.0 * frobenius * math.sqrt(y) + 2.0 * largest * y))
 
 
-class PrivateSumsPolicy(linear_context.PrivateContextualPolicy, PrivateBoundedPolicy):
-    """A policy that releases sums with noise; the guarantee covers the whole trajectory."""
+class PrivateLinearPolicy(linear_context.PrivateContextualPolicy, PrivateBoundedPolicy):
+    """A policy that releases sums of r x, in episodes; the whole trajectory is covered."""
 
     epsilon: Epsilon
     delta: Delta = 0.0
+    ridge: linear_context.RidgeWeight | None = None  # type: ignore[assignment]
+    first_episode: FirstEpisode | None = None
+    episode_growth: EpisodeGrowth = 8.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         fault = gaussian_fault(self.epsilon, self.delta, self.features) if self.delta else ""
         if fault:
             raise self.refuse("epsilon", fault)
-
-    @property
-    def unit_deviation(self) -> float:
-        """Standard deviation of the noise in a coordinate, for sums of sensitivity 1."""
-        if self.delta > 0.0:
-            return 1.0 / gaussian_shift(self.epsilon, self.delta)
-        return math.sqrt(2.0 * self.features) / self.epsilon
-
-    def released(self, state: Any) -> Sequence[ArmRelease]:
-        """The releases, one entry per coefficient vector; there are no means of arms."""
-        pairs = zip(state.episodes.rewards.tolist(), state.episodes.draws.tolist(), strict=True)
-        return [
-            ArmRelease(arm=block, rewards=rewards, mean=math.nan, draws=draws, batches=draws)
-            for block, (rewards, draws) in enumerate(pairs)
-        ]
-
-
-class PrivateLinearPolicy(PrivateSumsPolicy):
-    """A policy that releases sums of r x, in episodes."""
-
-    ridge: linear_context.RidgeWeight | None = None  # type: ignore[assignment]
-    first_episode: FirstEpisode | None = None
-    episode_growth: EpisodeGrowth = 8.0
 
     @property
     def shortest(self) -> float:
@@ -163,7 +143,9 @@ class PrivateLinearPolicy(PrivateSumsPolicy):
     @property
     def deviation(self) -> float:
         """Standard deviation of the noise in a coordinate of a release."""
-        return self.feature_bound * self.unit_deviation
+        if self.delta > 0.0:
+            return self.feature_bound / gaussian_shift(self.epsilon, self.delta)
+        return self.feature_bound * math.sqrt(2.0 * self.features) / self.epsilon
 
     def constants(self) -> Params:
         bound, noise = self.feature_bound, self.deviation
@@ -176,3 +158,11 @@ class PrivateLinearPolicy(PrivateSumsPolicy):
             step=grid_step(bound),
             spread=linear_context.REWARD_SPREAD,
         )
+
+    def released(self, state: Any) -> Sequence[ArmRelease]:
+        """The releases, one entry per coefficient vector; there are no means of arms."""
+        pairs = zip(state.episodes.rewards.tolist(), state.episodes.draws.tolist(), strict=True)
+        return [
+            ArmRelease(arm=block, rewards=rewards, mean=math.nan, draws=draws, batches=draws)
+            for block, (rewards, draws) in enumerate(pairs)
+        ]

@@ -216,7 +216,7 @@ class WithValues(Policy):
         time, in one sum of values. Features are protected if the base protects them.
 
     Parameters:
-        base: a contextual policy whose chances are known: dp-lin-bayes-ucb, dp-linucb or
+        base: a contextual policy whose chances are known: dp-kernel-ucb, dp-linucb or
             dp-squarecb; or a mapping with its `name` and parameters.
         value_epsilon: privacy loss of the estimates, added to that of the base.
         least_chance: p_min, at most 1/(2 K). Values have noise and sampling errors as 1/p_min.
@@ -224,8 +224,8 @@ class WithValues(Policy):
         value_batch: decisions of the first batch, 4/(p_min value_epsilon) by default.
 
     Example:
-        >>> base = bl.policy("dp-lin-bayes-ucb", arms=2, features=["one", "age"], disjoint=True,
-        ...                  epsilon=0.8, delta=1e-5)
+        >>> base = bl.policy("dp-kernel-ucb", arms=2, features=["one", "age"], disjoint=True,
+        ...                  epsilon=0.8)
         >>> policy = bl.policy("with-values", arms=2, base=base, value_epsilon=0.2,
         ...                    least_chance=0.1, value_batch=500)
         >>> policy.guarantee.epsilon
@@ -245,7 +245,7 @@ class WithValues(Policy):
 
     name = "with-values"
     reference = "Horvitz, Thompson 1952"
-    see_also = "dp-lin-bayes-ucb, dp-squarecb, dp-linucb"
+    see_also = "dp-kernel-ucb, dp-squarecb, dp-linucb"
     model: ClassVar[Model] = "central"
     scope: ClassVar[Scope] = "trajectory"  # of an object: that of its base
     rewards = "bounded"
@@ -253,8 +253,8 @@ class WithValues(Policy):
     examples = (
         {
             "base": {
-                "name": "dp-lin-bayes-ucb", "features": 2, "epsilon": 1.0, "delta": 1e-3,
-                "disjoint": True, "batch": 12, "outstanding": 512,
+                "name": "dp-kernel-ucb", "features": 2, "epsilon": 1.0, "disjoint": True,
+                "landmarks": 8, "outstanding": 512,
             },
             "value_epsilon": 0.5, "least_chance": 0.1, "value_batch": 12,
         },
@@ -286,13 +286,13 @@ class WithValues(Policy):
             raise self._refuse_base("has no features; give a contextual policy")
         if base.model != "central":
             raise self._refuse_base(
-                "releases no sums, but values need them: give dp-lin-bayes-ucb, dp-linucb or "
+                "releases no sums, but values need them: give dp-kernel-ucb, dp-linucb or "
                 "dp-squarecb"
             )
         if base.rule is None:
             raise self._refuse_base(
                 "draws an arm with a chance that is not known, and values divide by it; give "
-                "dp-lin-bayes-ucb, dp-linucb or dp-squarecb"
+                "dp-kernel-ucb, dp-linucb or dp-squarecb"
             )
         if self.least_chance * 2 * self.arms > 1.0:
             raise self.refuse(
