@@ -237,10 +237,10 @@ class WithValues(Policy):
         ...     agent.tell(decision, reward=float((decision.arm == 0) == (age > 0)))
         >>> print(agent.values())
         policy        rewards   value     low    high
-        rule            4,000  1.0000  0.9766  1.0000
-        always arm 0    4,000  0.4908  0.2971  0.6854
-        always arm 1    4,000  0.5281  0.3244  0.7318
-        At 0.95 confidence, context helps: the rule minus the best fixed arm is in [0.2448, 0.6756].
+        rule            4,000  0.9999  0.9755  1.0000
+        always arm 0    4,000  0.5352  0.3288  0.7388
+        always arm 1    4,000  0.4556  0.2574  0.6589
+        At 0.95 confidence, context helps: the rule minus the best fixed arm is in [0.2367, 0.6712].
     """
 
     name = "with-values"
