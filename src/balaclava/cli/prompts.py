@@ -30,6 +30,7 @@ _CHOICES: dict[str, tuple[str, dict[str, str]]] = {
         "Who may see the rewards?",
         {
             "central": "the operator, who is trusted with them",
+            "split": "neither of two servers: each gets a random share",
             "local": "no one: each participant's device adds noise before it reports",
         },
     ),
@@ -129,8 +130,8 @@ def read_choices(options: dict[str, Any], ask: bool) -> dict[str, Any]:
     """The options given, and rewards, trust and scope by answer or default."""
     answers = {name: value for name, value in options.items() if value is not None}
     for name, (question, choices) in _CHOICES.items():
-        if name == "scope" and answers["trust"] == "local":
-            continue  # a report covers both
+        if name == "scope" and answers["trust"] != "central":
+            continue  # a report covers both, and so does a server's view
         if name not in answers:
             answers[name] = _pick(question, choices) if ask else next(iter(choices))
     return answers

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 
 import balaclava as bl
+from balaclava.advice.choose.questions import what_would_change
 from balaclava.advice.choose.rules import RECOMMENDATION_RULES, Rewards, Trust
 from balaclava.errors import ParameterError
 
@@ -20,9 +21,13 @@ MORE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("rewards", get_args(Rewards))
 @pytest.mark.parametrize("trust", get_args(Trust))
 def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
-    if not any((rule.rewards, rule.trust) == (rewards, trust) for rule in RECOMMENDATION_RULES):
-        with pytest.raises(ParameterError, match=r"no policy fits .*; with trust = 'local'"):
-            bl.recommend(arms=3, horizon=5000, rewards=rewards, trust=trust, simulate=False)
+    known = {(rule.rewards, rule.trust) for rule in RECOMMENDATION_RULES} | {("bounded", "split")}
+    if (rewards, trust) not in known:
+        with pytest.raises(ParameterError, match=rf"no policy fits .*; with trust = '{trust}'"):
+            bl.recommend(
+                arms=3, horizon=5000, rewards=rewards, trust=trust, simulate=False,
+                **MORE.get(rewards, {}),
+            )  # fmt: skip
         return
     advice = bl.recommend(
         arms=3,
@@ -36,11 +41,23 @@ def test_the_policy_keeps_what_was_asked_for(rewards: Any, trust: Any) -> None:
     assert advice.guarantee.private
     assert advice.guarantee.epsilon == 0.5
     assert advice.guarantee.delta == 0.0
-    if trust == "local":
-        assert advice.guarantee.model == "local"
+    assert advice.guarantee.model == trust
     assert not advice.baseline.guarantee.private
     assert (advice.policy.arms, advice.baseline.arms) == (3, 3)
     assert eval(advice.code, {"bl": bl}) == advice.policy
+
+
+def test_two_servers() -> None:
+    how = {"arms": 3, "horizon": 5000, "trust": "split"}
+    advice = bl.recommend(**how, goal="best", simulate=False)
+    assert (advice.policy.name, advice.guarantee.scope) == ("dp-top-two", "view")
+    assert "plans are for one trusted server" in advice.notes[-1]
+    assert bl.recommend(**how, scope="decision", simulate=False).guarantee.scope == "view"
+    with pytest.raises(ParameterError, match="no policy with features plays on shares"):
+        bl.recommend(**how, features=2, simulate=False)
+    central = bl.recommend(**(how | {"trust": "central"}), simulate=False)
+    changes = what_would_change(central, trust="central", scope="trajectory")
+    assert "dp-imed with trust='split', if one of two servers is trusted" in changes
 
 
 @pytest.mark.slow

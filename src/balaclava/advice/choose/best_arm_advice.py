@@ -10,7 +10,7 @@ from balaclava.simulation.reward_delays import Delay
 
 Goal = Literal["regret", "best"]
 # Policies for rewards in a known range whose goal is the answer, by trust.
-NAMING_POLICIES = {"central": "dp-top-two", "local": "ldp-top-two"}
+NAMING_POLICIES = {"central": "dp-top-two", "split": "dp-top-two", "local": "ldp-top-two"}
 TAILS_POLICY = "dpr-top-two"  # the same for heavy tails and outliers, on a trusted server
 USUAL_AROUND = Around(0.5, 0.2)  # of rewards in [0, 1], if the user gives none
 EXPLORED_SHARE = 0.2  # of the rounds, spread evenly over the arms, for policies of low regret

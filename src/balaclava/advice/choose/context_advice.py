@@ -45,6 +45,10 @@ def advise_features(
             f"features = {features} fit rewards='bounded' and scope='trajectory' only, not "
             f"rewards={rewards!r} and scope={scope!r}; leave features out"
         )
+    if trust == "split":
+        raise ParameterError(
+            "features need trust='central' or 'local': no policy with features plays on shares"
+        )
     if hidden and trust == "local":
         raise ParameterError(
             "hidden_features=True needs trust='central': no policy hides features from the operator"

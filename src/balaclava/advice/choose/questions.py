@@ -88,6 +88,9 @@ def what_would_change(advice: Recommendation, *, trust: str, scope: str) -> list
         other = find_rule(rewards, flipped, scope)
         who = "the operator is not trusted" if flipped == "local" else "the operator is trusted"
         sentences.append(f"{other.policy}, if {who}")
+    if trust != "split" and rewards == "bounded":
+        other = find_rule(rewards, "split", scope)
+        sentences.append(f"{other.policy} with trust='split', if one of two servers is trusted")
     if trust == "central":
         flipped = "decision" if scope == "trajectory" else "trajectory"
         other = find_rule(rewards, trust, flipped)

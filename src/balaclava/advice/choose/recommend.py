@@ -59,6 +59,9 @@ _SINGLE_DECISIONS = (
     "policies for single decisions release no means, so they name no arm; this one protects the "
     "whole trajectory"
 )
+_NO_SPLIT_PLAN = (
+    "plans are for one trusted server; simulate with winners=True how long it takes with two"
+)
 _EXPECTATION_ROUNDS = 20_000_000  # simulated rounds to estimate what a policy costs: seconds
 _EXPECTATION_REPETITIONS = (4, 100)  # fewest for an interval, most for speed
 _HARDLY_BETTER_SHARE = 0.8  # of the regret of playing at random, above which `choose` warns
@@ -244,7 +247,8 @@ def recommend(
             "unknown-tails", "outliers" (as heavy-tailed, and some rewards are wrong),
             "adversarial" (losses in [0, 1] that an adversary chooses) or "experts" (such losses,
             and advice).
-        trust: "central" if the operator may see rewards, "local" if devices add the noise.
+        trust: "central" if the operator may see rewards, "split" if two servers hold shares of them
+            and neither is trusted alone (bounded rewards), "local" if devices add the noise.
         scope: what an observer sees: the whole "trajectory" or one "decision".
         reward_range: the smallest and the largest reward, for bounded rewards.
         outside: "refuse" rewards or losses outside the range, or "clip" them to it.
@@ -296,12 +300,16 @@ def recommend(
     parameters = _completed(
         rewards, {name: value for name, value in parameters.items() if value is not None}
     )
+    if trust == "split":
+        parameters["trust"] = trust
     single = goal == "best" and rewards == "bounded" and trust == "central" and scope == "decision"
     wanted: WantedScope = "trajectory" if single else scope
     rule = find_rule(rewards, trust, wanted)
     advice = _first_that_fits(rule, wanted, parameters, (_SINGLE_DECISIONS,) if single else ())
     advice = replace(advice, goal=goal, around=_checked_around(advice, average, difference))
-    if simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
+    if trust == "split" and goal is not None:
+        advice = replace(advice, notes=(*advice.notes, _NO_SPLIT_PLAN))
+    elif simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
         advice = _planned(advice, parameters, trust, delay, seed)
     if goal == "best":
         advice = _naming(advice, rule, parameters)

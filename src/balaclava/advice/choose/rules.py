@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from balaclava.errors import ParameterError
 
 Rewards = Literal["bounded", "heavy-tailed", "unknown-tails", "outliers", "adversarial", "experts"]
-Trust = Literal["central", "local"]
+Trust = Literal["central", "split", "local"]
 WantedScope = Literal["trajectory", "decision"]
 
 
@@ -78,12 +78,19 @@ RECOMMENDATION_RULES = (
 
 
 def find_rule(rewards: str, trust: str, scope: str) -> RecommendationRule:
+    """The first rule that fits; that of a trusted server if two servers hold shares."""
+    if trust == "split" and rewards == "bounded":
+        rule = find_rule(rewards, "central", "trajectory")
+        return rule._replace(
+            trust="split",
+            why=f"{rule.why}; two servers add up shares of rewards, and each adds the full noise",
+        )
     rules = [rule for rule in RECOMMENDATION_RULES if rule.trust == trust]
     for wanted in (scope, None, "trajectory"):
         for rule in rules:
             if (rule.rewards, rule.scope) == (rewards, wanted):
                 return rule
-    kinds = ", ".join(sorted({rule.rewards for rule in rules}))
+    kinds = ", ".join(sorted({rule.rewards for rule in rules})) or "bounded"
     raise ParameterError(
         f"no policy fits rewards = {rewards!r} with trust = {trust!r}; with trust = {trust!r} "
         f"rewards may be {kinds}"
