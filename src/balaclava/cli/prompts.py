@@ -30,8 +30,8 @@ _CHOICES: dict[str, tuple[str, dict[str, str]]] = {
         "Who may see the rewards?",
         {
             "central": "the operator, who is trusted with them",
-            "split": "neither of two servers: each gets a random share",
             "local": "no one: each participant's device adds noise before it reports",
+            "split": "neither of two servers: each gets a random share",
         },
     ),
     "scope": (

@@ -51,7 +51,7 @@ def test_two_servers() -> None:
     how = {"arms": 3, "horizon": 5000, "trust": "split"}
     advice = bl.recommend(**how, goal="best", simulate=False)
     assert (advice.policy.name, advice.guarantee.scope) == ("dp-top-two", "view")
-    assert "plans are for one trusted server" in advice.notes[-1]
+    assert advice.plan is None
     assert bl.recommend(**how, scope="decision", simulate=False).guarantee.scope == "view"
     with pytest.raises(ParameterError, match="no policy with features plays on shares"):
         bl.recommend(**how, features=2, simulate=False)

@@ -300,16 +300,13 @@ def recommend(
     parameters = _completed(
         rewards, {name: value for name, value in parameters.items() if value is not None}
     )
-    if trust == "split":
-        parameters["trust"] = trust
     single = goal == "best" and rewards == "bounded" and trust == "central" and scope == "decision"
     wanted: WantedScope = "trajectory" if single else scope
     rule = find_rule(rewards, trust, wanted)
+    parameters |= {"trust": trust} if trust == "split" else {}
     advice = _first_that_fits(rule, wanted, parameters, (_SINGLE_DECISIONS,) if single else ())
     advice = replace(advice, goal=goal, around=_checked_around(advice, average, difference))
-    if trust == "split" and goal is not None:
-        advice = replace(advice, notes=(*advice.notes, _NO_SPLIT_PLAN))
-    elif simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
+    if simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
         advice = _planned(advice, parameters, trust, delay, seed)
     if goal == "best":
         advice = _naming(advice, rule, parameters)
@@ -416,6 +413,8 @@ def _planned(
     advice: Recommendation, parameters: dict[str, Any], trust: str, delay: Delay | None, seed: int
 ) -> Recommendation:
     """Add a plan, or a note why there is none."""
+    if trust == "split":
+        return replace(advice, notes=(*advice.notes, _NO_SPLIT_PLAN))
     try:
         plan = plan_around(parameters, trust, advice.around, delay=delay, seed=seed)
     except ParameterError as error:
