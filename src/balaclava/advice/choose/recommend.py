@@ -298,12 +298,11 @@ def recommend(
         for (name, kind), value in zip(_PARAMETER_KINDS.items(), answers, strict=True)
     }
     parameters = _completed(
-        rewards, {name: value for name, value in parameters.items() if value is not None}
+        rewards, trust, {name: each for name, each in parameters.items() if each is not None}
     )
     single = goal == "best" and rewards == "bounded" and trust == "central" and scope == "decision"
     wanted: WantedScope = "trajectory" if single else scope
     rule = find_rule(rewards, trust, wanted)
-    parameters |= {"trust": trust} if trust == "split" else {}
     advice = _first_that_fits(rule, wanted, parameters, (_SINGLE_DECISIONS,) if single else ())
     advice = replace(advice, goal=goal, around=_checked_around(advice, average, difference))
     if simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
@@ -348,8 +347,10 @@ def _with_features(
     )  # fmt: skip
 
 
-def _completed(rewards: Rewards, parameters: dict[str, Any]) -> dict[str, Any]:
+def _completed(rewards: Rewards, trust: Trust, parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters, with what the baseline needs; refuses those that do not fit together."""
+    if trust == "split":  # a parameter of the policy; the other policies have one trust each
+        parameters = {**parameters, "trust": trust}
     if parameters["arms"] < 2:
         raise ParameterError("arms = 1 leaves nothing to choose; give at least 2")
     low, high = parameters["reward_range"]
