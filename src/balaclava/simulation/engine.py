@@ -1,5 +1,6 @@
 """Simulate policies: check the arguments, compile the loop, run it on threads."""
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -437,6 +438,13 @@ def _require_changing_arms(label: str, policy: Policy, environment: Environment)
             f"{label} cannot change its arms, as {environment.name} does: {policy.fixed_arms}; use "
             "dp-imed"
         )
+    offers = environment.arms_on_offer or ()
+    try:
+        dataclasses.replace(policy, arms=len(offers[0][1]))
+    except ParameterError as error:
+        raise IncompatibleError(
+            f"{label} cannot begin with the first arms of {environment.name}: {error}"
+        ) from None
 
 
 def _require_features(label: str, policy: Policy, environment: Environment) -> None:

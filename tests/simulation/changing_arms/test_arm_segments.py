@@ -302,6 +302,12 @@ def test_policies_with_fixed_arms_are_refused():
         )  # fmt: skip
 
 
+def test_a_policy_that_compares_begins_with_two_arms():
+    policy = bl.policy("dp-top-two", arms=4, epsilon=1.0)
+    with pytest.raises(IncompatibleError, match=r"first arms of offered-arms: .* at least 2"):
+        bl.simulate(policy, world_of([(1, [0]), (9, [0, 1])]), horizon=20, repetitions=1, seed=1)
+
+
 @pytest.mark.parametrize(
     ("offers", "why"),
     [

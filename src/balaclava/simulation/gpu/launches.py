@@ -14,17 +14,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from balaclava._core.kernels import compiling
 from balaclava.environments.base import Environment
-from balaclava.errors import no_such_arm
+from balaclava.errors import ParameterError, no_such_arm
 from balaclava.policies.base import Policy
 from balaclava.simulation.changing_arms.arm_segments import ArmSegments
 from balaclava.simulation.gpu import device_loop
-from balaclava.simulation.gpu.device import device_compiler, device_errors
+from balaclava.simulation.gpu.device import device_compiler, device_error, device_errors
 from balaclava.simulation.gpu.device_loop import (
     STATE,
     STREAMS,
@@ -371,6 +372,11 @@ class OfferedGroup(LaunchGroup):
         offers = self.batches[0].environment.arms_on_offer
         assert offers is not None
         self._next_arms = {start - 1: arms for start, arms in offers if start > 1}
+        for arms in self._next_arms.values():
+            try:
+                replace(self.batches[0].policy, arms=len(arms))
+            except ParameterError as error:  # an agent may be left with fewer arms
+                raise device_error(str(error)) from None
         return super().play(report)
 
     def _set_up(self, count: int) -> DeviceGames:
