@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from balaclava.service.engine import served_experiment as experiments
 from balaclava.service.engine.jobs import WriteJob
-from balaclava.service.engine.unit_of_work import UnitOfWork
+from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork
 from balaclava.service.engine.writer import Clock
 from balaclava.service.http.app import create_app
 from balaclava.service.service import Service
@@ -51,6 +51,16 @@ class EmptyJob(WriteJob):
 
     def apply(self, work: UnitOfWork) -> None:
         return None
+
+
+class CloseAll(WriteJob):
+    """Close ended windows, and answer."""
+
+    def prefetch(self, wanted: Prefetch) -> None:
+        wanted.due = True
+
+    def apply(self, work: UnitOfWork) -> None:
+        """`UnitOfWork.load` has closed them."""
 
 
 class ManualService:

@@ -347,7 +347,7 @@ def privacy_document(experiment: ServedExperiment, ledger: Ledger) -> dict[str, 
     definition = experiment.definition
     epsilon, delta, restored = ledger.charged(definition.uid)
     guarantee = experiment.guarantee(restored)
-    person = guarantee.for_rewards(definition.rewards_per_person)
+    person = guarantee.for_rewards(definition.rewards_per_person, apart=definition.rewards_apart)
     named = experiment.counters.anonymous == 0
     population = None
     if definition.population is not None:

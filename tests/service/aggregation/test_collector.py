@@ -18,6 +18,7 @@ from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 from tests.service.aggregation.share_pair import PEER_KEY, Pair
+from tests.service.manual_service import CloseAll
 
 WINDOW = 100.0
 EXPERIMENT: dict[str, Any] = {
@@ -30,16 +31,6 @@ EXPERIMENT: dict[str, Any] = {
     "default_reward": 0.0,
     "aggregators": ["http://127.0.0.1:1", "http://localhost:2"],
 }
-
-
-class CloseAll(jobs.WriteJob):
-    """Close ended windows, and answer."""
-
-    def prefetch(self, wanted: Any) -> None:
-        wanted.due = True
-
-    def apply(self, work: Any) -> None:
-        """`UnitOfWork.load` has closed them."""
 
 
 class Decider:

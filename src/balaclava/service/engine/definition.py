@@ -42,9 +42,10 @@ _ADDED: dict[str, Any] = {  # fields of later versions, with their defaults
     "same_means": False,
     "held_out": None,
     "aggregators": None,
+    "rewards_apart": False,
 }
 _LEASED_WITH = ("retention", "deciders")  # of these, fields that leases allow
-_SPLIT_WITHOUT = ("guardrails", "exposures", "held_out")  # of these, what needs raw rewards
+_SPLIT_WITHOUT = ("guardrails", "exposures")  # of these, what devices would report beside shares
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class ExperimentDefinition:
     same_means: bool = False  # whether estimates count the prior
     held_out: dict[str, Any] | None = None  # the share that gets a fixed arm, and the arm
     aggregators: list[str] | None = None  # URLs of the two, for a policy with trust="split"
+    rewards_apart: bool = False  # whether a person has at most one learning decision in a batch
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -126,6 +128,8 @@ class ExperimentDefinition:
     def _require_fit(self, policy: Policy) -> None:
         if self.deciders > 1:
             self._require_leases(policy)
+        if self.rewards_apart:
+            self._require_apart(policy)
         if self.is_split or policy.model == "split":
             self._require_split(policy)
         if policy.scope == "joint":
@@ -183,6 +187,21 @@ class ExperimentDefinition:
         if more := [name for name in _SPLIT_WITHOUT if getattr(self, name)]:
             raise Problem(
                 422, f"aggregators do not go with {', '.join(more)}, which devices would report"
+            )
+
+    def _require_apart(self, policy: Policy) -> None:
+        """Raise a `Problem` unless keeping a person's rewards apart is enforced, and helps."""
+        if policy.guarantee.shift == 0.0 or policy.model != "central":
+            raise Problem(
+                422,
+                "rewards_apart helps only where batches have Gaussian noise: use dp-imed with "
+                '"noise": "gaussian" and a delta, or leave it out',
+            )
+        if self.settle != "window" or self.deciders > 1:
+            raise Problem(
+                422,
+                "rewards_apart needs a default_reward, which replaces what is erased, and one "
+                "decider: give both, or leave it out",
             )
 
     def _require_leases(self, policy: Policy) -> None:
@@ -265,7 +284,8 @@ class ExperimentDefinition:
 
     def person_guarantee(self, policy: Policy, restored: int = 0) -> Guarantee:
         """The guarantee for one person, with which an experiment is charged."""
-        return self.guarantee(policy, restored).for_rewards(self.rewards_per_person)
+        one = self.guarantee(policy, restored)
+        return one.for_rewards(self.rewards_per_person, apart=self.rewards_apart)
 
     @property
     def json(self) -> str:

@@ -116,11 +116,13 @@ class MakeDecisions(WriteJob):
             return self._answer(experiment, rows)
         if experiment.state == PAUSED:
             raise Problem(409, "the experiment is paused; resume it first")
-        if experiment.definition.population and not self._person and experiment.state != FINISHED:
+        definition = experiment.definition
+        named = definition.population is not None or definition.rewards_apart
+        if named and not self._person and experiment.state != FINISHED:
             raise Problem(
                 422,
-                "give the participant as `person`: the experiment is charged to a population, and "
-                "rewards_per_person must hold for each participant",
+                "give the participant as `person`: the experiment is charged to a population or "
+                "keeps rewards apart, and rewards_per_person must hold for each participant",
             )
         if self.sticky and not self._person:
             raise Problem(422, "sticky decisions need a `person`, whose arm they repeat")
@@ -194,6 +196,10 @@ class MakeDecisions(WriteJob):
         known = person = work.persons.get(key, StoredPerson())
         left = max(experiment.definition.rewards_per_person - known.decisions, 0)
         learning = min(learning, left)
+        if experiment.definition.rewards_apart:
+            tagged = work.decisions_of(person_tag(self._person), experiment)
+            joined = {(row["arm"], row["phase"]) for row in tagged if row["phase"] >= 0}
+            offer = offer._replace(batches=joined)
         if not self.sticky:
             rows = experiment.decide(count, learning, True, offer)
         else:
@@ -201,6 +207,8 @@ class MakeDecisions(WriteJob):
             rows = experiment.decide_for(known.arm, count, learning, offer)
             if known.arm is None or known.arm in experiment.retired:
                 person = person._replace(arm=rows[0]["arm"], decision=rows[0]["id"])
+        if offer.batches is not None:
+            learning = sum(row["learns"] for row in rows)
         person = person._replace(decisions=known.decisions + learning)
         if person != known:
             work.update_person(key, person)

@@ -32,7 +32,7 @@ from balaclava.service.engine.contexts import (
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.guardrails import Guardrail, Guardrails
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
-from balaclava.service.engine.unreleased import awaits_release, replace_reward
+from balaclava.service.engine.unreleased import awaits_release, next_batches, replace_reward
 from balaclava.service.problems import Problem
 from balaclava.service.store.schema import (
     AWAITED,
@@ -92,6 +92,8 @@ class Offer(NamedTuple):
 
     available: Sequence[str] | None = None
     context: np.ndarray | None = None
+    # Batches that the person is in, if rewards are kept apart: arm and phase.
+    batches: set[tuple[int, int]] | None = None
 
 
 class ServedExperiment:
@@ -326,7 +328,7 @@ class ServedExperiment:
         only. For the driver's speed, a row omits empty columns, and its flags are 0 or 1.
         """
         counters, policy = self.counters, self.policy
-        available, context = offer
+        available, context, _ = offer
         if available is not None:
             self.offered(available)  # before anything changes
         closes = self.window_end
@@ -337,10 +339,11 @@ class ServedExperiment:
         public = {**every, "learns": 0, "state": NOT_LEARNED}
         rows = []
         for place, id in enumerate(new_decision_ids(count)):
-            if place < learning:
-                round, (arm, phase, chance) = self.next_slot(offer)
+            slot = self._own_slot(offer) if place < learning else None
+            if slot is not None:
+                round, (arm, phase, chance) = slot
                 counters.last_arm = arm
-            elif place == learning:  # all further decisions repeat this choice
+            elif place == learning or offer.batches is not None:  # all further ones repeat it
                 arm, phase, chance = self._public_choice(repeated, offer)
             counters.decisions[arm] += 1
             row = {**(learns if phase >= 0 else public), "id": id, "arm": arm, "phase": phase}
@@ -352,7 +355,7 @@ class ServedExperiment:
                 counters.anonymous += not named
                 if policy.model == "local":
                     row["level"] = self.runner.level(arm, phase)
-            elif place < learning:
+            elif slot is not None:
                 counters.closed += 1  # it has no reward
             rows.append(row)
         if self.next_cleanup is None:
@@ -367,6 +370,26 @@ class ServedExperiment:
         round = self.counters.rounds
         slots = self.runner.offered_slots(offer.available, round)
         return round, self.runner.choose(round, offer.context, slots)
+
+    def _own_slot(self, offer: Offer) -> tuple[int, Choice] | None:
+        """The next decision of the policy; None if the person has one in its batch already.
+
+        That depends on decisions and persons alone. A slot that the person must not take is given
+        up at once: its batch is that much smaller.
+        """
+        if offer.batches is None:
+            return self.next_slot(offer)
+        if next_batches(self.runner) <= offer.batches:
+            return None
+        round, choice = self.next_slot(offer)
+        batch = choice.arm, choice.phase
+        if batch in offer.batches:
+            self.runner.forget(OpenDecision("", round, *batch))
+            self.counters.closed += 1
+            return None
+        if choice.phase >= 0:
+            offer.batches.add(batch)
+        return round, choice
 
     @property
     def is_leased(self) -> bool:

@@ -8,7 +8,7 @@ from balaclava.agents.policy_runner import PolicyRunner
 from balaclava.errors import PrivacyError
 from balaclava.frames import arm_slots
 from balaclava.frames.epochs import Epochs, epoch_row, is_learned
-from balaclava.frames.pools import NO_ROW, Pools, closing_decision, find_row
+from balaclava.frames.pools import NO_ROW, Pools, closing_decision, find_row, in_batch
 from balaclava.privacy.randomness import SystemRandomness
 
 
@@ -23,6 +23,18 @@ def awaits_release(runner: PolicyRunner, arm: int, phase: int) -> bool:
 def is_in_open_pool(runner: PolicyRunner, arm: int, phase: int) -> bool:
     """Whether a decision's batch is open and a clock may end it; False without pools."""
     return _row(runner, arm, phase)[1] != NO_ROW
+
+
+def next_batches(runner: PolicyRunner) -> set[tuple[int, int]]:
+    """Arm and phase of the batches that the next decision may be in; of all arms in first pulls."""
+    pools = arm_slots.find_pools(runner.state)
+    in_play = int(pools.current[0])
+    slots = [in_play] if in_play >= 0 and not pools.first_pulls[0] else range(pools.number.size)
+    arms = range(pools.number.size) if runner.roster is None else runner.roster.arm_in_slot
+    full = pools.placed == pools.size
+    if in_batch(pools):  # all its decisions count as asked
+        full[in_play] = False
+    return {(arms[slot], int(pools.number[slot] + full[slot])) for slot in slots}
 
 
 def end_batch(runner: PolicyRunner, arm: int, phase: int, round: int) -> None:

@@ -48,6 +48,7 @@ class ExperimentOut(AnswerBody):
     retention: float
     deciders: int
     aggregators: list[str] | None
+    rewards_apart: bool
     archived: bool
     state: Literal["running", "paused", "finished"]
     served_arm: str | None

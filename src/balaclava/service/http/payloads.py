@@ -114,6 +114,9 @@ class ExperimentIn(Payload):
     aggregators: Annotated[list[ShortText], Field(min_length=2, max_length=2)] | None = Field(
         None, description='URLs of two aggregators, for a policy with "trust": "split"'
     )
+    rewards_apart: bool = Field(
+        False, description="a person has at most one learning decision in a batch"
+    )
 
 
 class ExperimentChangesIn(Payload):
