@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from balaclava.auditing.laws.mechanism_laws import (
     LawAudit,
+    array_fault,
     audit_laws,
     declared_budget_fault,
     neighbouring_terms,
@@ -183,3 +185,11 @@ def test_each_mechanism_is_drawn_and_further_terms_with_fewer_draws():
     share = 1 + 1 / 2 + 1 / 3
     assert found.draws == pytest.approx(share * (1_200 + 12_000 + 2 * 300), abs=6)
     assert (found.verdict, found.mechanisms) == ("consistent", 4)
+
+
+@pytest.mark.statistical
+def test_exact_answers_of_an_array_follow_its_law():
+    declared, terms = declared_mechanism(laplace_vector_release), Terms((0.0, 1.0), 1.0, 1.0, 0.0)
+    assert array_fault(declared, terms, 0, 20_000)[1] == ""
+    silent = dataclasses.replace(declared, exact=lambda terms: terms.value)
+    assert "its exact answers do not follow" in array_fault(silent, terms, 0, 20_000)[1]

@@ -88,6 +88,8 @@ def test_special_values_are_within_the_range_or_of_both_signs():
         assert -2.0 + 8.0 * share in values
     assert {math.nextafter(-2.0, 6.0), math.nextafter(6.0, -2.0)} <= set(values)
     assert {1.0, 0.5} <= set(values)  # numbers of the code
+    uneven = special_values(bl.policy("kl-ucb", arms=2, reward_range=(0.37, 7.11)))
+    assert {0.37 + 6.74 * 0.5, 0.37 + 6.74 / 3, 0.37 + 6.74 * 0.75} <= set(uneven)
     unbounded = special_values(bl.policy("dpr-batch-ucb", **HEAVY))
     assert sorted(unbounded) == sorted(-value for value in unbounded)
     assert {5e-324, 2.0**-20, 1.0, 2.0**53, 1.7e308} <= set(unbounded)
@@ -219,3 +221,11 @@ def test_rewards_are_tried_so_many_widths_beyond_the_range():
     if math.isfinite(high - low):
         for far in (1e-3, 0.5, 1.0, 1e3):
             assert {low - far * (high - low), high + far * (high - low)} <= set(values)
+
+
+def test_one_arm_is_best_or_worst_of_three():
+    policy, rng = bl.policy("kl-ucb", arms=3), np.random.default_rng(0)
+    run = record(policy, plain_scenario(policy, np.ones((4, 3))), seed=0)
+    *_, best, worst = different_streams(policy, run, (0.0, 1.0), rng)
+    assert sorted(best[0].tolist()) == [0.0, 0.0, 1.0]
+    assert (best + worst == 1.0).all()
