@@ -24,7 +24,6 @@ import balaclava as bl
 from balaclava.auditing.audit_plan import plan_games
 from balaclava.auditing.audit_report import AuditReport
 from balaclava.auditing.enumeration.exhaustive_audit import audit_exhaustively
-from balaclava.policies.contextual.linear_context import ContextualPolicy
 from balaclava.simulation.engine import Device, available_cores
 from balaclava.testing.examples import USUAL_PARAMETERS, completed
 
@@ -175,6 +174,8 @@ def policy_of(name: str) -> bl.Policy:
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0)
     if name == "privatised-experts":
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0, experts=3)
+    if name == "with-values":
+        return cls.create({**completed(cls, cls.examples[0]), "arms": 2})
     usual = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000, "memory": 1_000}
     if cls.rewards == "bounded":
         parameters = {**USUAL_PARAMETERS, **usual, **OWN_PARAMETERS.get(name, {})}
@@ -187,7 +188,7 @@ def policy_of(name: str) -> bl.Policy:
 
 def stays_on_cpu(policy: bl.Policy) -> bool:
     """Whether its games need the CPU: reports and contexts are drawn there."""
-    return policy.report_kernel is not None or isinstance(policy, ContextualPolicy)
+    return policy.report_kernel is not None or policy.features is not None
 
 
 def type_of(name: str) -> type[bl.Policy]:

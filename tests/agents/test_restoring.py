@@ -93,4 +93,5 @@ AFTER_VERSION_2 = {
     "dp-squarecb",
     "exp3-s",
     "ldp-window-klucb",
+    "with-values",
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from balaclava._core.declared import Epsilon, Range, check
 from balaclava._core.kernels import kernel
-from balaclava.errors import ParameterError
+from balaclava.errors import EstimateError, ParameterError
 from balaclava.frames import pending
 from balaclava.frames.pools import UNLEARNED
 from balaclava.frames.ridge import dot
@@ -442,7 +442,10 @@ class WithValues(Policy):
         return self.base.released(state.base)
 
     def require_estimates(self, failure: float) -> Estimation:
-        return self.base.require_estimates(failure)
+        raise EstimateError(
+            f"{self.name} has no means of arms: a mean depends on the features. Call "
+            "agent.values() for the values of the rule and of fixed arms, with intervals"
+        )
 
     def faults(self, state: Any, decisions: int) -> Iterator[str]:
         yield from self.base.faults(state.base, decisions)
