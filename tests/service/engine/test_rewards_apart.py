@@ -82,6 +82,25 @@ def test_who_is_in_a_batch_does_not_depend_on_rewards(
     assert any(not each["learns"] for made in answers[0] for each in made)
 
 
+def test_batches_that_all_visitors_are_in_end(
+    manual_services: Callable[[Any], ManualService],
+) -> None:
+    """Four participants never fill a batch of 30: it ends, and is released with four rewards."""
+    service = manual_services(SystemRandomness())
+    parameters = APART["parameters"] | {"first_batch": 30}
+    definition = APART | {"parameters": parameters, "rewards_per_person": 100}
+    assert service.client.post("/v1/experiments", json=definition).status_code == 201
+    for n in range(160):
+        asked(service, person=f"p{n % 4}")
+    service.clock.moment += 6.0
+    service.service.run_job(CloseAll())
+    experiment = service.service.committed("shop")
+    pools = experiment.runner.state
+    assert pools.settled.sum() >= 4
+    assert pools.rewards.max() <= 4 * pools.settled.max()
+    assert not list(pools.faults(experiment.counters.rounds))
+
+
 def test_it_is_charged_for_rewards_apart_and_needs_persons(
     manual_services: Callable[[Any], ManualService],
 ) -> None:

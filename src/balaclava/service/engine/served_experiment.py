@@ -32,7 +32,12 @@ from balaclava.service.engine.contexts import (
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.engine.guardrails import Guardrail, Guardrails
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
-from balaclava.service.engine.unreleased import awaits_release, next_batches, replace_reward
+from balaclava.service.engine.unreleased import (
+    awaits_release,
+    end_batch,
+    next_batches,
+    replace_reward,
+)
 from balaclava.service.problems import Problem
 from balaclava.service.store.schema import (
     AWAITED,
@@ -49,6 +54,9 @@ LONGEST_TERM = 5.0  # the longest term of a lease
 RESULTS_CONFIDENCE = 0.95  # default of results, and level of the charts' intervals
 # Decisions between two snapshots: 5 % more, at least 50. 10^9 decisions make about 300 snapshots.
 _SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.05, 50
+# Decisions in a row that were kept out of a batch, after which it ends: most visitors are in it by
+# then. By simulation 5 to 40 differ little (`benchmarks/many_rewards.py --enforced`).
+_MOST_KEPT_OUT = 10
 _WAIT_BUCKETS = 64  # histogram of delays: bounds grow by sqrt(2) from 0.1 s, to nine years
 
 
@@ -66,6 +74,7 @@ class Counters:
     last_arm: int = 0  # arm of the last decision that learns
     decisions: list[int] = field(default_factory=list)  # per arm
     learning: list[int] = field(default_factory=list)  # decisions that learn, per arm
+    kept_out: int | None = None  # decisions since the last one that learned, with `rewards_apart`
     leased: int | None = None  # of `rounds`: slots of leases that are not settled
     next_snapshot: int = 1  # number of decisions at which it is due
     # Only where batches settle by arrival:
@@ -379,8 +388,11 @@ class ServedExperiment:
         """
         if offer.batches is None:
             return self.next_slot(offer)
-        if next_batches(self.runner) <= offer.batches:
+        batches = next_batches(self.runner)
+        if batches <= offer.batches:
+            self._keep_out(batches)
             return None
+        self.counters.kept_out = 0
         round, choice = self.next_slot(offer)
         batch = choice.arm, choice.phase
         if batch in offer.batches:
@@ -390,6 +402,18 @@ class ServedExperiment:
         if choice.phase >= 0:
             offer.batches.add(batch)
         return round, choice
+
+    def _keep_out(self, batches: set[tuple[int, int]]) -> None:
+        """Count a decision that must not learn, and end batches that hardly anyone can join.
+
+        A batch may be larger than the number of participants: it would never be released. Who asks
+        decides it, and no reward.
+        """
+        self.counters.kept_out = (self.counters.kept_out or 0) + 1
+        if self.counters.kept_out >= _MOST_KEPT_OUT:
+            self.counters.kept_out = 0
+            for batch in sorted(batches):
+                end_batch(self.runner, *batch, self.counters.rounds)
 
     @property
     def is_leased(self) -> bool:
