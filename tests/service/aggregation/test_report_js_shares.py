@@ -24,9 +24,11 @@ RULE: dict[str, Any] = {
     "default": 0.0,
     "grid_bits": 20,
     "modulus_bits": BITS,
-    "send_after": 0.3,
+    "send_after": 60.0,
     "addresses": [f"{server}/v1/tasks/{'5' * 64}/shares" for server in SERVERS],
 }
+CLOCK = """const real = Date.now; let skipped = 0;
+  Date.now = () => real() + 1000 * skipped; globalThis.skip = seconds => { skipped += seconds; };"""
 PROMISED = {"epsilon": 1.0, "range": [0.0, 1.0], "servers": SERVERS}
 
 
@@ -70,8 +72,10 @@ class Browser:
         )
         assert made is None, made
 
-    def wait(self, seconds: float) -> None:
-        self.page.wait_for_timeout(1000 * seconds)
+    def send(self, skip: float = 0.0) -> None:
+        """Let some seconds pass, and send what is due."""
+        self.page.evaluate("seconds => skip(seconds)", skip)
+        assert self.ask("(module) => module.sendShares()") is None
 
     def sums(self) -> dict[str, int]:
         """Rewards in steps by decision, from pairs; each decision sent exactly one pair."""
@@ -92,6 +96,7 @@ def program() -> Iterator[Any]:
 def browser(program: Any) -> Iterator[Browser]:
     context = program.new_context()
     context.route("**/*", answer)
+    context.add_init_script(CLOCK)
     yield Browser(context)
     context.close()
 
@@ -104,14 +109,23 @@ def test_one_pair_for_each_decision_whether_or_not_a_reward_came(browser: Browse
     browser.play("outside", [-7.0])
     browser.play("beyond", [1e300])
     browser.play("one", [])  # asked again
+    browser.send(50.0)
     assert browser.sent == []  # before its time
-    browser.wait(1.5)
+    browser.send(11.0)
     steps = {"none": 0.0, "one": 1.0, "last": 0.25, "outside": 0.0, "beyond": 1.0}
     assert browser.sums() == {id: reward_steps(reward) for id, reward in steps.items()}
     assert len({len(text) for _, text, _ in browser.sent}) == 1  # of one size
     browser.play("none", [1.0])  # after its time
-    browser.ask("(module) => module.sendShares()")
+    browser.send(1_000.0)
     assert len(browser.sent) == 10
+    script = """async (module, [rule, promised]) => module.shareLater(
+      { decision_id: "y", ticket: "t" }, { ...rule, send_after: 0.01 }, { promised })"""
+    browser.ask(script)
+    for _ in range(200):  # by its own timer
+        if len(browser.sent) == 12:
+            break
+        browser.page.wait_for_timeout(50)
+    assert browser.sums()["y"] == 0
 
 
 @needs_browser
@@ -120,12 +134,11 @@ def test_a_closed_page_and_lost_requests_send_the_same_pair(browser: Browser) ->
     browser.page.close()
     browser.page = browser.context.new_page()
     browser.page.goto("http://localhost:1/")
-    browser.wait(0.4)
     browser.down = 1
-    browser.ask("(module) => module.sendShares()")
+    browser.send(61.0)
     assert len(browser.sent) == 1
     for _ in range(2):
-        browser.ask("(module) => module.sendShares()")
+        browser.send()
     assert browser.sums() == {"x": GRID_STEPS // 2}
 
 
