@@ -34,6 +34,7 @@ _FINAL = [
     "Sums that were released: they contain the rewards, under noise, by the guarantee.",
     "Rewards that are in a policy's sums where batches settle by arrival, or whose policy cannot "
     "take one out.",
+    "Shares of rewards at two aggregators, until they release the batch: each is a random number.",
     "Backups, and what was copied elsewhere.",
 ]
 
