@@ -34,7 +34,7 @@ from balaclava.theory.rising_arm import least_regret_of_a_rise
 MEANS = [0.55, 0.60, 0.65, 0.75]
 REVERSED = MEANS[::-1]
 HORIZON, HALF, SEED, DAY = 40_000, 20_000, 1, 1_000
-QUANTILES = (0.5, 0.9, 0.99)
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 
 def changing(*schedule: tuple[int, list[float]], **more: Any) -> bl.Environment:
@@ -175,18 +175,19 @@ def set_constant(setting: str) -> None:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
-def play(world: str, runs: int, only: str = "") -> None:
+def play(world: str, runs: int, only: str = "", device: Any = "cpu") -> None:
     print(f"\n## {world}, {runs:,} runs\n")
     second = world in WITH_A_CHANGE
-    names = ["mean", *(f"{q:.0%}" for q in QUANTILES)]
+    names = ["mean", *(f"{q:.3g}" for q in QUANTILES)]
     header = ["policy", *names, *([f"{name} after half" for name in names] if second else [])]
     print("| " + " | ".join(header) + " |\n" + "|---" * len(header) + "|")
     for label, policy in policies().items():
         if only not in ("", label):
             continue
         results = bl.simulate(
-            policy, WORLDS[world], horizon=HORIZON, repetitions=runs, seed=SEED, checkpoints=2
-        )
+            policy, WORLDS[world], horizon=HORIZON, repetitions=runs, seed=SEED, checkpoints=2,
+            device=device,
+        )  # fmt: skip
         regret = results.regret(policy.name)
         half = regret[:, list(results.checkpoints).index(HALF)]
         columns = [regret[:, -1], *([regret[:, -1] - half] if second else [])]
@@ -213,6 +214,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1_000)
     parser.add_argument("--world", choices=list(WORLDS), action="append")
     parser.add_argument("--policy", default="", help="label of the only policy")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--bound", action="store_true")
     parser.add_argument("--with", dest="setting", metavar="NAME=VALUE")
     chosen = parser.parse_args()
@@ -222,7 +224,8 @@ def main() -> None:
         bound()
         return
     for world in chosen.world or WORLDS:
-        play(world, chosen.runs, "dp-imed, detect" if chosen.setting else chosen.policy)
+        only = "dp-imed, detect" if chosen.setting else chosen.policy
+        play(world, chosen.runs, only, chosen.device)
 
 
 if __name__ == "__main__":
