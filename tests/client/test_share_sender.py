@@ -74,6 +74,9 @@ def test_one_pair_for_each_decision_at_its_time() -> None:
     steps = {id: reward_steps(reward, 0.0, 2.0) for id, reward in counted.items()}
     assert aggregators.rewards() == steps
     assert len({len(content) for _, content in aggregators.sent}) == 1
+    terms = [httpx.Response(200, content=content).json() for _, content in aggregators.sent]
+    assert {(each["epsilon"], each["modulus_bits"]) for each in terms} == {(1.0, BITS)}
+    assert {each.pair for each in sender._known.values()} == {(0, 0)}  # nothing is kept
 
 
 def test_a_lost_request_sends_the_same_share_again() -> None:
@@ -96,6 +99,14 @@ def test_a_lost_request_sends_the_same_share_again() -> None:
         {"range": [0.0, 1.0]},
         {"addresses": [RULE["addresses"][0]] * 2},
         {"addresses": RULE["addresses"][::-1]},
+        # Rewards that could not be sent, such as the default alone: silence reveals them.
+        {"default": None},
+        {"default": float("nan")},
+        {"modulus_bits": 10},
+        {"modulus_bits": 21},
+        {"modulus_bits": 1000},
+        {"send_after": 0.0},
+        {"send_after": float("nan")},
     ],
 )
 def test_a_rule_that_breaks_the_agreement_is_refused(changes: dict[str, Any]) -> None:

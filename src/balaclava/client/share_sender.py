@@ -12,7 +12,7 @@ from balaclava._core.extras import require_extra
 from balaclava.client.calls import ServiceDecision
 from balaclava.errors import ParameterError
 from balaclava.privacy.exact_noise import GRID_BITS
-from balaclava.privacy.secret_shares import reward_steps, share_text, split
+from balaclava.privacy.secret_shares import MOST_BITS, reward_steps, share_text, split
 
 _SHARE_SECONDS = 10.0  # timeout of a request
 _NOT_YET = 404  # the aggregator was not given the task yet
@@ -60,6 +60,7 @@ class ShareSender:
 
         if rule.get("kind") != "shares" or rule.get("grid_bits") != GRID_BITS:
             raise ParameterError('the rule must be "report" of an experiment with aggregators')
+        _check_terms(rule)
         addresses = list(rule["addresses"])
         origins = [urlsplit(each)[:2] for each in servers]
         if len(set(origins)) != 2 or [urlsplit(each)[:2] for each in addresses] != origins:
@@ -104,7 +105,9 @@ class ShareSender:
                     known = known._replace(pair=pair, reward=0.0)
                     self._known[id] = known
                 left = frozenset(side for side in known.left if not self._send(id, known, side))
-                self._known[id] = known._replace(left=left)
+                # Both shares together are the reward.
+                kept = known.pair if left else (0, 0)
+                self._known[id] = known._replace(left=left, pair=kept)
                 arrived &= not left
         return arrived
 
@@ -113,8 +116,13 @@ class ShareSender:
         import httpx
 
         assert known.pair is not None
-        share = share_text(known.pair[side], self._rule["modulus_bits"])
-        body = {"share": share, "ticket": known.ticket}
+        bits, epsilon = self._rule["modulus_bits"], self._rule["epsilon"]
+        body = {
+            "share": share_text(known.pair[side], bits),
+            "ticket": known.ticket,
+            "epsilon": epsilon,  # an honest aggregator with other terms refuses
+            "modulus_bits": bits,
+        }
         try:
             status = self._http.put(f"{self._addresses[side]}/{id}", json=body).status_code
         except httpx.TransportError:
@@ -124,3 +132,14 @@ class ShareSender:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+
+def _check_terms(rule: Mapping[str, Any]) -> None:
+    """Raise a `ParameterError` if some rewards could not be shared: silence would reveal them."""
+    bits, default, wait = rule["modulus_bits"], rule["default"], rule["send_after"]
+    numbers = all(type(each) in (int, float) and math.isfinite(each) for each in (default, wait))
+    if type(bits) is not int or not GRID_BITS + 1 < bits <= MOST_BITS or not numbers or wait <= 0:
+        raise ParameterError(
+            "the rule's default, modulus_bits or send_after is not valid: some rewards would not "
+            "be sent, which reveals them; nothing is sent"
+        )

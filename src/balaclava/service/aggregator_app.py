@@ -78,6 +78,8 @@ class ShareIn(Payload):
 
     share: Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$")]
     ticket: Annotated[str, Field(max_length=64, description="of the decision")]
+    epsilon: Annotated[float, Field(gt=0, description="the most that the device agrees to")]
+    modulus_bits: Annotated[int, Field(ge=1, le=MOST_BITS, description="of the device's shares")]
 
 
 class BatchIn(Payload):
@@ -175,11 +177,18 @@ def _add_shares(router: APIRouter, service: Service, tasks: TaskReader) -> None:
         """Record a decision's share. The first one counts; a later one gets the same answer."""
         task = await tasks.find(uid)
         received = await _read(request, ShareIn, _LARGEST_SHARE)
-        digits = share_digits(task.modulus_bits)
-        if len(received.share) != digits or int(received.share, 16) >> task.modulus_bits:
+        # First: with other bits, whether the share fits would depend on the share.
+        bits = task.modulus_bits
+        if not task.epsilon <= received.epsilon or received.modulus_bits != bits:
             raise Problem(
-                422, f"a share of this task has {digits} digits, {task.modulus_bits} bits"
+                409,
+                f"the task has epsilon {task.epsilon!r} and {bits} bits, and the device agreed to "
+                f"epsilon {received.epsilon!r} and {received.modulus_bits} bits; nothing was "
+                "recorded",
             )
+        digits = share_digits(bits)
+        if len(received.share) != digits or int(received.share, 16) >> bits:
+            raise Problem(422, f"a share of this task has {digits} digits, {bits} bits")
         expected = messages.ticket(task.ticket_key, decision_id)
         if not is_decision_id(decision_id) or not hmac.compare_digest(
             expected.encode(), received.ticket.encode("utf-8", "surrogatepass")

@@ -34,6 +34,12 @@ def task_terms(side: int, **more: Any) -> dict[str, Any]:
     return {"modulus_bits": messages.task_bits(terms["epsilon"]), **terms}
 
 
+def share_body(share: int, ticket: str, epsilon: float, bits: int) -> dict[str, Any]:
+    """What a device sends to one aggregator."""
+    terms = {"epsilon": epsilon, "modulus_bits": bits}
+    return {"share": share_text(share, bits), "ticket": ticket, **terms}
+
+
 def decision_id(rng: random.Random) -> str:
     return base64.urlsafe_b64encode(rng.randbytes(18))[:22].decode()
 
@@ -49,7 +55,7 @@ class Pair:
     """Two aggregators with one task."""
 
     def __init__(self, folder: Path, **more: Any) -> None:
-        self.bits = task_terms(0, **more)["modulus_bits"]
+        self.epsilon, self.bits = (task_terms(0, **more)[x] for x in ("epsilon", "modulus_bits"))
         self.services = [open_aggregator(folder, side) for side in (0, 1)]
         self.clients = [
             TestClient(create_aggregator_app(s, keys=False), "http://localhost")
@@ -63,9 +69,11 @@ class Pair:
             service.close()
 
     def send(self, id: str, share: int, side: int, more: Any = ()) -> Any:
-        body = {"share": share_text(share, self.bits)}
-        body["ticket"] = messages.ticket(TICKET_KEY, id)
-        return self.clients[side].put(f"/v1/tasks/{TASK}/shares/{id}", json=body | dict(more))
+        body = self.share_body(share, messages.ticket(TICKET_KEY, id)) | dict(more)
+        return self.clients[side].put(f"/v1/tasks/{TASK}/shares/{id}", json=body)
+
+    def share_body(self, share: int, ticket: str) -> dict[str, Any]:
+        return share_body(share, ticket, self.epsilon, self.bits)
 
     def share(self, rewards: Mapping[str, float], sides: Sequence[int] = (0, 1)) -> None:
         """Send what the devices send."""

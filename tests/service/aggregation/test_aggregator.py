@@ -19,6 +19,7 @@ from balaclava.service.aggregator_app import create_aggregator_app
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.service import Service
 from tests.service.aggregation.share_pair import (
+    EPSILON,
     PEER_KEY,
     TASK,
     TICKET_KEY,
@@ -146,6 +147,8 @@ NOT_SENT = [
     ({"share": "z" * 13}, 422),
     ({"share": 7}, 422),
     ({"more": 1}, 422),
+    ({"epsilon": None}, 422),
+    ({"epsilon": "1"}, 422),
     ({"ticket": "0" * 2_000}, 413),
 ]
 
@@ -159,6 +162,41 @@ def test_what_no_device_and_no_decider_sends_is_refused(pair: Pair, ids: list[st
     for wrong in (["x"], ["A" * 22] * 2, "A" * 22, None):
         assert pair.post(0, "PUT", "0.1", {"ids": wrong}).status_code == 422
     assert pair.fix(0, "0.1", ids).json()["missing"] == sorted(ids)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "status"),
+    [
+        ({}, 200),
+        ({"epsilon": 2 * EPSILON}, 200),
+        ({"epsilon": 0.5 * EPSILON}, 409),
+        ({"modulus_bits": 1}, 409),
+    ],
+)
+def test_a_device_that_agreed_to_other_terms_is_refused(
+    pair: Pair, ids: list[str], agreed: dict[str, Any], status: int
+) -> None:
+    """A dishonest decider promises devices less epsilon than it gives this aggregator."""
+    assert pair.send(ids[0], 1, 0, agreed).status_code == status
+    missing = [] if status == 200 else ids[:1]
+    assert pair.fix(0, "0.1", ids[:1]).json()["missing"] == missing
+
+
+def test_whether_a_share_is_taken_does_not_depend_on_it(pair: Pair, ids: list[str]) -> None:
+    """A device was told two bits more than this task has, in as many digits.
+
+    The other aggregator knows its share b. If only small shares a = x - b were taken, then
+    for a b next to the limit the answer would tell a reward of 0 from one of 1.
+    """
+    told = pair.bits + 2
+    assert -(-told // 4) == -(-pair.bits // 4)
+    second = -(2**pair.bits - 1) % 2**told
+    firsts = [(reward_steps(reward) - second) % 2**told for reward in (0.0, 1.0)]
+    answers = [
+        pair.send(id, 0, 0, {"share": f"{first:0{-(-told // 4)}x}", "modulus_bits": told})
+        for id, first in zip(ids, firsts, strict=False)
+    ]
+    assert len({(each.status_code, each.text) for each in answers}) == 1
 
 
 def test_an_unknown_task_and_another_task_of_the_same_id(pair: Pair) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from balaclava.privacy.secret_shares import reward_steps, share_text, split
+from balaclava.privacy.secret_shares import reward_steps, split
 from balaclava.service.aggregation.collector import ApplyRelease, ShareCollector, complete_batches
 from balaclava.service.engine import jobs
 from balaclava.service.engine.definition import ExperimentDefinition
@@ -72,10 +72,7 @@ class Decider:
     def share(self, decision: dict[str, Any], reward: float, sides: Any = (0, 1)) -> None:
         shares = split(reward_steps(reward), self.pair.bits)
         for side in sides:
-            body = {
-                "share": share_text(shares[side], self.pair.bits),
-                "ticket": decision["ticket"],
-            }
+            body = self.pair.share_body(shares[side], decision["ticket"])
             path = f"/v1/tasks/{self.uid}/shares/{decision['decision_id']}"
             assert self.pair.clients[side].put(path, json=body).json() == {"recorded": True}
 

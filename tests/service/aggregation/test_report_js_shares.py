@@ -32,6 +32,15 @@ CLOCK = """const real = Date.now; let skipped = 0;
 PROMISED = {"epsilon": 1.0, "range": [0.0, 1.0], "servers": SERVERS}
 
 
+STORED = """async () => {
+  const open = indexedDB.open("balaclava", 2);
+  await new Promise(done => { open.onsuccess = done; });
+  const all = open.result.transaction("shares").objectStore("shares").getAll();
+  await new Promise(done => { all.onsuccess = done; });
+  open.result.close();
+  return all.result.map(each => each.pair); }"""
+
+
 class Browser:
     """A page, and what its aggregators got."""
 
@@ -115,6 +124,8 @@ def test_one_pair_for_each_decision_whether_or_not_a_reward_came(browser: Browse
     steps = {"none": 0.0, "one": 1.0, "last": 0.25, "outside": 0.0, "beyond": 1.0}
     assert browser.sums() == {id: reward_steps(reward) for id, reward in steps.items()}
     assert len({len(text) for _, text, _ in browser.sent}) == 1  # of one size
+    assert {(body["epsilon"], body["modulus_bits"]) for _, _, body in browser.sent} == {(1, BITS)}
+    assert browser.ask(STORED) == [[]] * 5  # both shares together would be the reward
     browser.play("none", [1.0])  # after its time
     browser.send(1_000.0)
     assert len(browser.sent) == 10
@@ -164,6 +175,9 @@ BROKEN = [
     ({"epsilon": 1.5}, "more than the promised"),
     ({"range": [0.0, 2.0]}, "another range"),
     ({"modulus_bits": 8}, "not valid"),
+    # A default that cannot be shared would make silence of those without a reward.
+    ({"default": None}, "finite number"),
+    ({"default": "0"}, "finite number"),
     ({"kind": "laplace"}, "unknown rule"),
 ]
 

@@ -13,12 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from balaclava.privacy.secret_shares import reward_steps, share_text, split
+from balaclava.privacy.secret_shares import reward_steps, split
 from balaclava.service import share_messages as messages
 from balaclava.service.aggregator_app import serve_aggregator
 from balaclava.service.http.server import ServerSettings
 from balaclava.service.service import Service
 from balaclava.service.store.schema import AWAITED, GIVEN_UP, OPEN, REWARDED
+from tests.service.aggregation.share_pair import share_body
 from tests.service.server_process import OFTEN, Server, keyless_settings
 
 pytestmark = pytest.mark.crash
@@ -88,7 +89,7 @@ class Devices:
     def _send_share(self, side: int, decision: dict[str, Any], share: int) -> bool:
         address = self._aggregators[side].address
         path = f"{address}/v1/tasks/{self._uid}/shares/{decision['decision_id']}"
-        body = {"share": share_text(share, BITS), "ticket": decision["ticket"]}
+        body = share_body(share, decision["ticket"], EPSILON, BITS)
         end = time.monotonic() + 0.5 * WINDOW
         while time.monotonic() < end:
             try:

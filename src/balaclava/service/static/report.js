@@ -128,15 +128,17 @@ async function sendDue() {
   let waits = false;
   for (const id of await shareIds()) {
     const { due, left, pair, rule, ticket } = await changeShare(id, withPair);
+    if (pair === null || left.length === 0) continue;
+    const { epsilon, modulus_bits } = rule; // an honest aggregator with other terms refuses
     const over = Date.now() > due + GIVE_UP_MS;
-    if (pair === null || left.length === 0 || over) continue;
-    const kept = [];
+    const done = [];
     for (const side of left) {
       const address = `${rule.addresses[side]}/${encodeURIComponent(id)}`;
-      if (!(await delivered(address, { share: pair[side], ticket }))) kept.push(side);
+      const content = { share: pair[side], ticket, epsilon, modulus_bits };
+      if (over || (await delivered(address, content))) done.push(side);
     }
-    await changeShare(id, known => ({ ...known, left: kept }));
-    waits ||= kept.length > 0;
+    const known = await changeShare(id, known => withoutSides(known, done));
+    waits ||= known.left.length > 0;
   }
   if (waits) setTimeout(sendShares, RETRY_MS);
 }
@@ -145,6 +147,12 @@ async function sendDue() {
 function withPair(known) {
   if (known.pair !== null || Date.now() < known.due) return known;
   return { ...known, pair: shares(known.rule, known.reward, known.promised), reward: null };
+}
+
+/** A record without the sides that need no share any more: both shares together are the reward. */
+function withoutSides(known, done) {
+  const left = known.left.filter(side => !done.includes(side)); // another tab may have sent, too
+  return { ...known, left, pair: left.length > 0 ? known.pair : [] };
 }
 
 /** Whether an aggregator took a share, or will never take it. */
@@ -186,7 +194,9 @@ function shareIds() {
 function checkShareRule(rule, promised) {
   checkedEpsilon(rule, promised, ["shares"]);
   const { addresses, modulus_bits: bits, send_after: wait } = rule;
-  if (!(Number.isInteger(bits) && bits > GRID_BITS && bits <= MOST_SHARE_BITS && wait > 0)) {
+  // A default that cannot be shared would fail where no reward came: silence would reveal that.
+  checkedReward(rule.default);
+  if (!(Number.isInteger(bits) && bits > GRID_BITS + 1 && bits <= MOST_SHARE_BITS && wait > 0)) {
     throw new RangeError("the rule is not valid; pass `report` of the experiment, unchanged");
   }
   const { servers } = promised;
