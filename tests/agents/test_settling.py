@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import balaclava as bl
@@ -15,7 +17,13 @@ from balaclava.agents.settling import (
     guarantee_when_settled,
 )
 from balaclava.frames.tally import begin_tally
-from balaclava.privacy.guarantee import NEIGHBOURS, NEIGHBOURS_IN_TIME, Guarantee, not_private
+from balaclava.privacy.guarantee import (
+    IN_TIME,
+    NEIGHBOURS,
+    NEIGHBOURS_IN_TIME,
+    Guarantee,
+    not_private,
+)
 
 PRIVATE = Guarantee(epsilon=0.5, delta=0.25, assumptions=("rewards are bounded",))
 LOCAL = Guarantee(epsilon=0.5, model="local", scope="report")
@@ -127,3 +135,15 @@ def test_no_forecast_before_every_arm_has_a_release() -> None:
     for _ in range(3):
         agent.tell(agent.ask(), 1.0)
     assert agent.remaining() is None
+
+
+def test_a_participant_with_several_rewards_keeps_the_cover_of_arrival() -> None:
+    window = guarantee_when_settled(Guarantee(epsilon=1.0), window=True, copied=False)
+    joint = dataclasses.replace(window, scope="joint", neighbours=IN_TIME[True])
+    for one in (window, joint):
+        text = one.for_rewards(3).explain()
+        assert "When and whether a reward arrived is covered like the reward itself" in text
+        assert "Not covered: the time of a decision, who took part, the names of arms, and" in text
+    assert joint.for_rewards(2).neighbours.startswith("runs 2 changes apart, each between runs")
+    plain = Guarantee(epsilon=1.0).for_rewards(3).explain()
+    assert "whether a reward arrived at all" in plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -232,3 +233,39 @@ def test_identification_by_brute_force():
             bl.bounds.identification([0.2, 0.5], **{"epsilon": 1.0, "delta": 0.1, **options})
     with pytest.raises(ParameterError, match="nothing to compare"):
         bl.bounds.identification([0.2], epsilon=1.0, delta=0.1)
+
+
+def exact_private_kl(low: float, high: float, epsilon: float) -> float:
+    """d_eps(low, high) for low < high, with 80 digits."""
+    with localcontext(prec=80):
+        x, y = Decimal(low), Decimal(high)
+        factor = (-Decimal(epsilon)).exp()
+        z = max(x, y * factor / (1 - y + y * factor))
+        return float(
+            Decimal(epsilon) * (z - x)
+            + (z * (z / y).ln() if z else 0)
+            + (1 - z) * ((1 - z) / (1 - y)).ln()
+        )
+
+
+@pytest.mark.parametrize("epsilon", [1e-17, 1e-6, 1.0, 50.0])
+@pytest.mark.parametrize(
+    "means", [[0.5, 0.5 - 1e-8], [0.9, 0.9 - 1e-14], [1e-12, 0.0], [0.3, 2e-9], [0.25, 0.75]]
+)
+def test_bounds_of_close_and_of_small_means(means: list[float], epsilon: float) -> None:
+    """The divergence of such means is below the rounding error of its usual formula."""
+    high, low = max(means), min(means)
+    gap = high - low
+    cost = exact_private_kl(low, high, epsilon)
+    found = bl.bounds.private_kl_instance(means, horizon=10**6, epsilon=epsilon)
+    assert found == pytest.approx(LOG_MILLION * gap / cost, rel=1e-7)
+    learning = min(exact_private_kl(low, high, 1e4), 6.0 * epsilon * gap)
+    found = bl.bounds.instance(means, horizon=10**6, epsilon=epsilon)
+    assert found == pytest.approx(LOG_MILLION * gap / learning, rel=1e-7)
+
+
+def test_rounds_to_name_the_best_of_close_arms() -> None:
+    """With half the rounds each, means 1/2 and 1/2 - g need about 2 kl(d, 1-d) / g^2."""
+    for gap in (1e-3, 1e-6, 1e-9, 1e-12):
+        found = bl.bounds.identification([0.5, 0.5 - gap], epsilon=1.0, delta=0.1)
+        assert found == pytest.approx(2.0 * kl(0.1, 0.9) / gap**2, rel=0.01)

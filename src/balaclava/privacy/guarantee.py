@@ -182,6 +182,11 @@ class Guarantee:
         """Whether it promises any privacy."""
         return self.model != "none"
 
+    @property
+    def covers_arrival(self) -> bool:
+        """Whether it also hides when a reward arrived, and whether it did."""
+        return self.neighbours.endswith(IN_TIME)
+
     def over(self, decisions: int, delta: float | None = None, law: Law | None = None) -> Guarantee:
         """Return the guarantee of that many decisions together.
 
@@ -265,12 +270,13 @@ class Guarantee:
                 "is too large for a guarantee",
                 self.reference,
             )
+        what = "runs" if self.scope == "joint" else "reward streams"
         return dataclasses.replace(
             self,
             epsilon=epsilon,
             delta=delta,
             rewards=k * self.rewards,
-            neighbours=f"reward streams {k} changes apart, each between {self.neighbours}",
+            neighbours=f"{what} {k} changes apart, each between {self.neighbours}",
             assumptions=(*self.assumptions, *([_APART] if apart and self._is_gaussian else [])),
         )
 
@@ -346,7 +352,7 @@ class Guarantee:
             self._meaning(),
             *self._relations(),
             *joint,
-            _NOT_COVERED_IN_TIME if self.neighbours in IN_TIME else _NOT_COVERED,
+            _NOT_COVERED_IN_TIME if self.covers_arrival else _NOT_COVERED,
         ]
         if self.explanation:
             sentences.append(self.explanation)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from balaclava._core.number_format import rounded_up
 from balaclava.policies.base import Policy
-from balaclava.privacy.guarantee import IN_TIME, NOTIONS, Guarantee
+from balaclava.privacy.guarantee import NOTIONS, Guarantee
 from balaclava.reporting.quick_audits import AuditSummary
 
 _LARGEST_EXACT_EPSILON = 20.0  # beyond it the exact factor of the odds means nothing to a reader
@@ -97,5 +97,5 @@ def _values(
         f"Laws: {audit.laws}. Exact: {audit.exact}. Exhaustive: {audit.exhaustive}. "
         f"Statistical: {audit.statistical}. An audit can refute; it cannot prove.",
         "notion": NOTIONS[guarantee.scope] if guarantee.private else "",
-        "covers": "covers" if guarantee.neighbours in IN_TIME else "does not cover",
+        "covers": "covers" if guarantee.covers_arrival else "does not cover",
     }

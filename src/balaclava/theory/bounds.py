@@ -37,7 +37,7 @@ from balaclava._core import declared
 from balaclava._core.declared import Arms, Horizon, Range, check
 from balaclava._core.docstrings import checked
 from balaclava.errors import ParameterError
-from balaclava.estimators.kl import kl, private_kl
+from balaclava.estimators.kl import kl
 from balaclava.privacy.exact_noise import LARGEST_EXPONENT
 
 _BernoulliMeans = Annotated[np.ndarray, Range(0, 1, "means of Bernoulli arms"), 1]
@@ -198,7 +198,7 @@ def instance(
         23.03
     """
     return _over_arms(
-        means, horizon, lambda mean, best: min(kl(mean, best), 6.0 * epsilon * (best - mean))
+        means, horizon, lambda best, gap: min(_divergence_per_gap(best, gap), 6.0 * epsilon)
     )
 
 
@@ -222,7 +222,7 @@ def private_kl_instance(
         >>> round(private_kl_instance([0.25, 0.75], horizon=10**6, epsilon=0.1), 2)
         140.84
     """
-    return _over_arms(means, horizon, lambda mean, best: private_kl(mean, best, epsilon))
+    return _over_arms(means, horizon, lambda best, gap: _divergence_per_gap(best, gap, epsilon))
 
 
 @checked
@@ -254,21 +254,26 @@ def identification(environment: Any, epsilon: _RunEpsilon, delta: _ErrorChance) 
     if best == others[-1]:
         return math.inf
 
+    def fall(gap: float) -> float:
+        """The cost of a best arm that is worse by `gap`."""
+        return gap * _divergence_per_gap(1.0 - best + gap, gap, epsilon)
+
     def least(share: float, arm: float) -> float:
         """The cost of a common mean of the best arm and another, at shares 1 and `share`."""
 
-        def cost(y: float) -> float:
-            above = private_kl(1.0 - best, 1.0 - y, epsilon)
-            return above + share * private_kl(arm, y, epsilon)
+        def cost(rise: float) -> float:
+            return share * rise * _divergence_per_gap(arm + rise, rise, epsilon) + fall(
+                best - arm - rise
+            )
 
-        return _golden_minimum(cost, arm, best)
+        return _golden_minimum(cost, 0.0, best - arm)
 
     def rate(level: float) -> float:
         """Evidence a round if each pair has the cost `level` at share 1 of the best arm."""
         shares = [_smallest_above(functools.partial(least, arm=arm), level) for arm in others]
         return level / (1.0 + sum(shares))
 
-    most = min(private_kl(1.0 - best, 1.0 - arm, epsilon) for arm in others)
+    most = min(fall(best - arm) for arm in others)
     fastest = -_golden_minimum(lambda level: -rate(level), 0.0, most * (1.0 - 1e-9))
     return kl(delta, 1.0 - delta) / fastest
 
@@ -555,15 +560,44 @@ def early_commitment(
     return max(share * horizon / 4.0, late)
 
 
-def _over_arms(means: Any, horizon: int, divergence: Callable[[float, float], float]) -> float:
+def _over_arms(means: Any, horizon: int, per_gap: Callable[[float, float], float]) -> float:
     """log(T) times the sum of gap / divergence over the arms below the best."""
     arms = check("means", means, _BernoulliMeans).tolist()
     best = max(arms)
     if best == 1.0:
         return 0.0
-    gaps = [(best - mean, divergence(mean, best)) for mean in arms if mean < best]
-    # Two means may be so close that their divergence rounds to 0.
-    return math.log(horizon) * math.fsum(gap / price if price else math.inf for gap, price in gaps)
+    return math.log(horizon) * math.fsum(1.0 / per_gap(best, best - x) for x in arms if x < best)
+
+
+def _divergence_per_gap(mean: float, gap: float, epsilon: float = math.inf) -> float:
+    """d_eps(mean - gap, mean) / gap, with a small relative error however close the means are.
+
+    `private_kl` has a small absolute error, which exceeds the divergence of close means. Here
+    z = mean - shift is `left` above mean - gap, and kl(z, y) = y f(z/y) + (1-y) f((1-z)/(1-y)),
+    where f(r) = r log r - r + 1 is never negative, so nothing cancels.
+    """
+    if mean == 1.0 or gap == 0.0:
+        return epsilon if gap else 0.0
+    if epsilon < 1.0:
+        excess = math.expm1(-epsilon)
+        left = max(gap + excess * mean * (1.0 - mean) / (1.0 + excess * mean), 0.0)
+    else:
+        other, factor = mean - gap, math.exp(-epsilon)
+        kept = mean * factor * (1.0 - other) - other * (1.0 - mean)
+        left = max(kept / (1.0 - mean + mean * factor), 0.0)
+    shift = gap - left
+    below, above = _relative_entropy(-shift / mean), _relative_entropy(shift / (1.0 - mean))
+    private = epsilon * (left / gap) if left > 0.0 else 0.0
+    return private + mean / gap * below + (1.0 - mean) * (above / gap)
+
+
+def _relative_entropy(u: float) -> float:
+    """(1 + u) log(1 + u) - u, by its series where that would cancel."""
+    if u == -1.0:
+        return 1.0
+    if abs(u) > 0.01:
+        return (1.0 + u) * math.log1p(u) - u
+    return math.fsum((-u) ** k / (k * (k - 1)) for k in range(2, 10))
 
 
 def _golden_minimum(cost: Callable[[float], float], low: float, high: float) -> float:
