@@ -12,6 +12,7 @@ python benchmarks/contextual.py values --runs 40
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from collections.abc import Callable
@@ -230,31 +231,42 @@ def mabwiser(world: bl.Environment, rounds: int) -> float:
     return (time.process_time() - start) / rounds
 
 
-def agent_seconds(policy: bl.Policy, features: np.ndarray | None, decisions: int = 100) -> float:
-    """Processor time of an unseeded agent for a decision and its reward."""
-    agent, start = policy.agent(), time.process_time()
-    for _ in range(decisions):
-        agent.tell(agent.ask(features), reward=1.0)
-    return (time.process_time() - start) / decisions
+def unit_rows(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    rows = rng.normal(size=shape)
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def agent_cost(policy: bl.Policy, shape: tuple[int, ...] | None) -> tuple[float, float]:
+    """Processor time of an unseeded agent for a decision and its reward, and the MB of its save.
+
+    The first 100 decisions are not counted: then dp-kernel-ucb has all of its landmarks.
+    """
+    agent, rng, spent = policy.agent(), np.random.default_rng(1), 0.0
+    for number in range(200):
+        features = None if shape is None else unit_rows(rng, *shape)
+        before = time.process_time()
+        agent.tell(agent.ask(features), reward=float(number % 2))
+        spent += time.process_time() - before if number >= 100 else 0.0
+    return spent / 100, len(json.dumps(agent.save())) / 1e6
 
 
 def agents(runs: int) -> None:
-    """The time of an agent: ten arms with ten shared features, or 65 disjoint ones; 10^4 arms."""
-    rng = np.random.default_rng(1)
-    shared = rng.normal(size=(ARMS, FEATURES))
-    shared /= np.linalg.norm(shared, axis=1, keepdims=True)
-    own = rng.normal(size=65)
-    own /= np.linalg.norm(own)
-    small = bl.policy("dp-linucb", arms=ARMS, features=FEATURES, **PRIVATE)
-    large = bl.policy("dp-linucb", arms=ARMS, features=65, disjoint=True, **PRIVATE)
-    many = rng.normal(size=(10_000, FEATURES))
-    many /= np.linalg.norm(many, axis=1, keepdims=True)
-    shape = {"arms": 10_000, "features": FEATURES, "catalogue": many}
-    catalogue = bl.policy("dp-linucb", **PRIVATE, **shape)
-    for policy, features in ((small, shared), (large, own), (catalogue, None)):
-        best = min(agent_seconds(policy, features) for _ in range(runs))
-        kind = "a catalogue of 10,000 arms" if features is None else f"{features.shape} features"
-        print(f"{policy.name} with {kind}: {1e3 * best:.2f} ms for ask and tell")
+    """The time and the save of an agent: ten arms with ten features, or 65; 10^4 arms."""
+    many = unit_rows(np.random.default_rng(1), 10_000, FEATURES)
+    ten = {"arms": ARMS, "features": FEATURES}
+    kinds: list[tuple[dict[str, Any], tuple[int, ...] | None]] = [
+        (ten, (ARMS, FEATURES)),
+        ({**ten, "disjoint": True}, (FEATURES,)),
+        ({"arms": ARMS, "features": 65, "disjoint": True}, (65,)),
+        ({"arms": 10_000, "features": FEATURES, "catalogue": many}, None),
+    ]
+    for known, shape in kinds:
+        for name in ("dp-kernel-ucb", "dp-linucb", "dp-lin-ts", "dp-squarecb"):
+            private = {"epsilon": 1.0} if name == "dp-kernel-ucb" else PRIVATE
+            policy = bl.policy(bl.PolicyName(name), **private, **known)
+            seconds, save = min(agent_cost(policy, shape) for _ in range(runs))
+            kind = "a catalogue of 10,000 arms" if shape is None else f"{shape} features"
+            print(f"{name} with {kind}: {1e3 * seconds:.2f} ms for ask and tell, {save:.2f} MB")
 
 
 def show_steps(arms: int, rounds: int, runs: int) -> float:
@@ -309,6 +321,7 @@ def late(runs: int) -> None:
     for delay in (None, bl.Delay(mean=1_000, law="fixed"), bl.Delay(mean=1_000)):
         print(f"\n{delay or 'no delay'}")
         policies = contenders(arms=5, features=3)
+        policies["dp-squarecb"] = bl.policy("dp-squarecb", arms=5, features=3, **PRIVATE)
         show(
             bl.simulate(
                 policies, world, horizon=10**4, repetitions=runs, seed=1, checkpoints=[10**4],

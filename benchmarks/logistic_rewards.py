@@ -9,7 +9,7 @@ takes it for normal with mean G theta, G the sum of x x', and covariance v G + s
 fit is one Newton step from the last estimate t: the sum minus that of sigma(t'x) x is about normal
 with mean H (theta - t), H the sum of sigma (1 - sigma) x x', and covariance H + s^2 I. Both have a
 normal prior with the true base rate as its mean, and play the arm with the largest quantile. Each
-has the best of 24 settings in hindsight, for each line of the table. dp-lin-bayes-ucb has its
+has the best of 24 settings in hindsight, for each line of the table. dp-kernel-ucb has its
 defaults.
 """
 
@@ -151,16 +151,15 @@ def show(
         if not math.isinf(epsilon):
             d, arms = worlds[0][0].shape[1], worlds[0][1].shape[1]
             policy = bl.policy(
-                "dp-lin-bayes-ucb", arms=arms, features=d, disjoint=True, epsilon=epsilon,
-                delta=DELTA,
-            )  # fmt: skip
+                "dp-kernel-ucb", arms=arms, features=d, disjoint=True, epsilon=epsilon
+            )
             loop, params = compiled(make_policy_loop, *policy.kernels[1:3]), policy.constants()
             losses = [
                 loop(params, policy.kernels.begin(params), *world, rounds, seeded(run))
                 for run, world in enumerate(worlds)
             ]
             cells.append(np.array(losses))
-        labels = ("linear", "logistic", "dp-lin-bayes-ucb")
+        labels = ("linear", "logistic", "dp-kernel-ucb")
         texts = [
             f"{label} {cell.mean():,.0f} ± {plus_minus(cell[:, None])[0]:,.0f}"
             for label, cell in zip(labels, cells, strict=False)

@@ -345,6 +345,22 @@ def errata_tests() -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize("folder", ["benchmarks", "examples"])
+def test_programs_make_only_policies_that_exist(folder: str) -> None:
+    """They take long, so nothing runs them all: a policy that is gone would go unnoticed."""
+    names = {
+        node.args[0].value
+        for path in sorted((ROOT / folder).glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("bl.policy", "policy", "make_policy")
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert names - {policy.name for policy in bl.list_policies()} == set()
+    assert names
+
+
 def test_every_erratum_names_its_test() -> None:
     text = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
     entries = re.findall(r"^### (\w+ \d+)\. .*\n\n((?:- .*\n)+)", text, re.MULTILINE)

@@ -22,6 +22,7 @@ IN_GAMES = [row.name for row in VIOLATORS.values() if row.in_games]
 QUICK = {
     *("unclipped", "takes-any-reward", "mean-of-few", "refuses-large-sums", "fails-in-round-45"),
     *("joint-tie-break", "joint-one-who-joins", "joint-open-matrix"),
+    "joint-lost-features",
     *("releases-nan", "whole-rewards-only", "window-of-two", "changes", "only-if-changed"),
 }
 BY_REPLAY = [row.name for row in VIOLATORS.values() if row.by_replay]

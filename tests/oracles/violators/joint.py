@@ -14,6 +14,7 @@ from balaclava.policies.contextual.dp_squarecb import (
     choose,
     fit_block,
     forget,
+    learn,
     release_batch,
     weigh_by_gap,
 )
@@ -116,6 +117,17 @@ def join(moments, arm, first, of_arm_0):
 
 
 @bl.kernel
+def lose_features(params, state, t, arm, phase, rng):
+    """The feature of a participant whose reward is lost moves a coefficient."""
+    notes, row = state.moments.pending, phase % state.moments.pending.numbers.size
+    lost = notes.numbers[row] == phase
+    feature = notes.notes[row, 0]
+    forget(params, state, t, arm, phase, rng)
+    if lost:
+        state.theta[0, 0] += 100.0 * feature
+
+
+@bl.kernel
 def add_if_rewarded(moments, block, phase, reward, weight, step):
     if reward > 0.5:
         return add_moment(moments, block, phase, reward, weight, step)
@@ -174,6 +186,11 @@ JOINT = [
         "joint-rewarded-only",
         "a participant without a reward of 1 is left out of the sums",
         bl.Kernels(begin, choose, learning(release_batch, add_if_rewarded), forget),
+    ),
+    mistaken(
+        "joint-lost-features",
+        "the features of a participant whose reward is lost move a coefficient without noise",
+        bl.Kernels(begin, choose, learn, lose_features),
     ),
     mistaken(
         "joint-one-who-joins",

@@ -160,10 +160,9 @@ def _test_unproved(
 def joint_neighbours(
     policy: Policy, run: RecordedRun, limits: tuple[float, float], rng: np.random.Generator
 ) -> list[JointNeighbour]:
-    """Neighbours of some participants whose rewards come, in the order of their rounds."""
-    arrived = sorted({int(item) - 1 for item in run.scenario.event_items if item > 0})
-    rounds = [slot for slot in arrived if slot < run.scenario.rounds]
-    slots = rng.choice(rounds, min(len(rounds), _PAIRS_PER_SCENARIO), replace=False)
+    """Neighbours of some participants, in their order, also of those whose rewards never come."""
+    rounds = run.scenario.rounds
+    slots = rng.choice(rounds, min(rounds, _PAIRS_PER_SCENARIO), replace=False)
     low, high = limits
     neighbours = []
     for slot in sorted(slots.tolist()):
