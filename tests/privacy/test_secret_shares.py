@@ -20,6 +20,7 @@ from balaclava.privacy.secret_shares import (
     discrete_laplace_noise,
     modulus_bits,
     noisy_sum,
+    possible_sums,
     reward_steps,
     split,
 )
@@ -132,6 +133,18 @@ def test_room_for_the_noise_is_enough_and_not_wasted(
     exceeded = 2 * weight * beyond * q / (1 - q)
     assert exceeded <= failure
     assert bits <= 2 + math.log2(rewards * steps + 2 * math.log(8 / failure) * steps / epsilon)
+
+
+def test_possible_sums_are_those_of_the_modulus() -> None:
+    for rewards in (1, 50, 10**6):
+        least, most = possible_sums(rewards, GRID_STEPS, 1.0, 2**-40)
+        assert most == rewards * GRID_STEPS - least
+        bits = modulus_bits(rewards, GRID_STEPS, 1.0, 2**-40)
+        assert most < 2 ** (bits - 1) <= 2 * most
+    least, most = possible_sums(0, GRID_STEPS, 1.0, 2**-40)
+    assert most == -least
+    # P(N + N' > x) <= P(one exceeds x/2) twice, in rewards: 2^-40 needs more than 2 log(2^41).
+    assert 2 * 41 * math.log(2) < most / GRID_STEPS < 60
 
 
 def test_bits_at_work() -> None:

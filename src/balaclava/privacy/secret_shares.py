@@ -46,21 +46,32 @@ def modulus_bits(rewards: int, grid_steps: int, epsilon: float, failure: float) 
         ParameterError: if a value is out of range, or more than MOST_BITS bits are needed.
     """
     _whole("rewards", rewards, 1)
-    _whole("grid_steps", grid_steps, 1)
-    rate = _epsilon(epsilon)
-    if not 0.0 < failure < 1.0:
-        raise ParameterError(f"failure = {failure!r} is not between 0 and 1; such as 2^-40")
-    # P(a noise exceeds m) <= 2 exp(-(m + 1) epsilon / grid_steps): failure/4 on either side of
-    # both noises. 2^nats >= 4/failure, and log 2 < 7/10.
-    doublings = (math.ceil(4 / Fraction(failure)) - 1).bit_length()
-    furthest = math.ceil(Fraction(7 * doublings * grid_steps, 10) / rate)
-    bits = (rewards * grid_steps + 2 * furthest).bit_length() + 1
+    _, most = possible_sums(rewards, grid_steps, epsilon, failure)
+    bits = most.bit_length() + 1
     if bits > MOST_BITS:
         raise ParameterError(
             f"a sum of {rewards} rewards at epsilon = {epsilon!r} needs {bits} bits, more than "
             f"{MOST_BITS}; use fewer rewards in a batch, a larger epsilon or a larger failure"
         )
     return bits
+
+
+def possible_sums(rewards: int, grid_steps: int, epsilon: float, failure: float) -> tuple[int, int]:
+    """The least and the largest sum of that many rewards with the noise of two servers.
+
+    An honest sum is beyond them with probability at most `failure`. For the arguments and errors
+    see `modulus_bits`; `rewards` may be 0.
+    """
+    _whole("rewards", rewards, 0)
+    _whole("grid_steps", grid_steps, 1)
+    rate = _epsilon(epsilon)
+    if not 0.0 < failure < 1.0:
+        raise ParameterError(f"failure = {failure!r} is not between 0 and 1; such as 2^-40")
+    # P(a noise exceeds m) <= 2 exp(-(m + 1) epsilon / grid_steps): failure/4 on either side of
+    # both noises. 2^doublings >= 4/failure, and log 2 < 7/10.
+    doublings = (math.ceil(4 / Fraction(failure)) - 1).bit_length()
+    furthest = math.ceil(Fraction(7 * doublings * grid_steps, 10) / rate)
+    return -2 * furthest, rewards * grid_steps + 2 * furthest
 
 
 def reward_steps(reward: float, low: float = 0.0, high: float = 1.0) -> int:

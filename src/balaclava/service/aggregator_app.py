@@ -226,6 +226,11 @@ def _add_tasks(router: APIRouter, service: Service, key_of: endpoints.KeyOf) -> 
         new = await service.await_job(aggregator.AddTask(service.ledger, task, key.actor))
         return JSONResponse(task.public, 201 if new else 200)
 
+    @router.delete("/v1/tasks/{uid}", response_model=ShareTaskOut)
+    async def end_task(uid: Uid, key: Annotated[ApiKey, Depends(key_of)]) -> dict[str, Any]:
+        """End a task for good, and delete its shares that were not released."""
+        return await service.await_job(aggregator.EndTask(service.ledger, uid, key.actor))
+
 
 def create_aggregator_app(service: Service, *, keys: bool = True) -> FastAPI:
     """Build the ASGI application on an open database, which it closes when the server stops."""

@@ -15,7 +15,9 @@ from balaclava.privacy.exact_noise import GRID_BITS
 from balaclava.privacy.secret_shares import (
     GRID_STEPS,
     check_share,
+    combine,
     modulus_bits,
+    possible_sums,
 )
 from balaclava.service.credentials import Vault
 
@@ -80,6 +82,19 @@ def decider_key(vault: Vault, definition: Any, side: int) -> str:
 def task_bits(epsilon: float) -> int:
     """Bits of a share, for batches of MOST_IN_BATCH rewards."""
     return modulus_bits(MOST_IN_BATCH, GRID_STEPS, epsilon, _TASK_WRAP_CHANCE)
+
+
+def sum_of_rewards(releases: Iterable[str], size: int, epsilon: float) -> int | None:
+    """The noisy sum of a batch in grid steps, from both releases.
+
+    None if `size` rewards and noise do not reach it: a device sent shares of another number, or an
+    aggregator released one. It follows from the releases alone.
+    """
+    bits = task_bits(epsilon)
+    one, other = (read_share(text, bits) for text in releases)
+    total = combine(one, other, bits)
+    least, most = possible_sums(size, GRID_STEPS, epsilon, _TASK_WRAP_CHANCE)
+    return total if least <= total <= most else None
 
 
 def read_share(text: str, bits: int) -> int:

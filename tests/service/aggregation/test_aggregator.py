@@ -302,6 +302,44 @@ def test_shares_are_deleted_with_the_release_and_in_the_ledger(pair: Pair, ids: 
     assert [each["note"] for each in events] == ["batch 0.1 of 6 decisions, epsilon 1000000.0"]
 
 
+def test_an_ended_task_releases_nothing_and_keeps_no_share(pair: Pair, ids: list[str]) -> None:
+    """Of a batch that was released, of one that was only fixed, and of none."""
+    pair.share(dict.fromkeys(ids, 1.0))
+    pair.collect("0.1", ids[:2])
+    known = pair.release(0, "0.1", ids[:2], forged(1, "0.1", ids[:2], [])).json()
+    pair.fix(0, "0.2", ids[2:4])
+    for _ in range(2):
+        assert pair.clients[0].delete(f"/v1/tasks/{TASK}").status_code == 200
+    answers = [
+        pair.release(0, "0.2", ids[2:4], forged(1, "0.2", ids[2:4], [])),
+        pair.fix(0, "0.3", ids[4:]),
+        pair.send(ids[5], 1, 0),
+        pair.send(decision_id(random.Random(9)), 1, 0),
+    ]
+    assert [each.status_code for each in answers] == [410] * 4
+    assert pair.release(0, "0.1", ids[:2], forged(1, "0.1", ids[:2], [])).json() == known
+    with pair.services[0].storage.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(share) FROM shares").scalar() == 0
+    events = [each["event"] for each in pair.services[0].ledger.entries()]
+    assert events.count("ended") == 1
+
+
+def test_deleted_shares_are_overwritten_in_the_file(
+    tmp_path: Path, pair: Pair, ids: list[str]
+) -> None:
+    """Otherwise two files that fall into one hand later would show rewards."""
+    pair.share(dict.fromkeys(ids, 1.0))
+    with pair.services[0].storage.reading() as connection:
+        stored = connection.exec_driver_sql("SELECT share FROM shares").scalars().all()
+    pair.collect("0.1", ids)
+    database = Path(str(pair.services[0].storage.engine.url.database))
+    pair.services[0].close()  # the write-ahead log is gone
+    content = database.read_bytes()
+    assert len(stored) == 6
+    assert not [share for share in stored if share.encode() in content]
+    pair.services[0] = open_aggregator(tmp_path, 0)  # for `close`
+
+
 def test_what_an_operator_sees_is_uniform(pair: Pair) -> None:
     """Stored shares of rewards that are all 1: chi-square on the leading hexadecimal digits.
 

@@ -43,6 +43,7 @@ class Decider:
         self.collector._http = self
         self.down: set[int] = set()  # aggregators that do not answer
         self.requests = self.lost = 0  # of a pass, and which answer is lost
+        self.hostile: bytes | None = None  # what the second aggregator answers instead
         asyncio.run(self.service.create(ExperimentDefinition.checked(**EXPERIMENT)))
         (one, other) = self.service.share_tasks("shop")
         self.uid = one["uid"]
@@ -56,6 +57,8 @@ class Decider:
         side = int(url.startswith("http://localhost:2"))
         if side in self.down:
             raise httpx.ConnectError("down")
+        if side and self.hostile is not None:
+            return httpx.Response(200, content=self.hostile)
         path = url.partition("/v1/")[2]
         answer = self.pair.clients[side].request(
             method, f"/v1/{path}", content=content, headers=headers
@@ -69,8 +72,10 @@ class Decider:
         text = self.service.run_job(jobs.MakeDecisions(self.service.vault, "shop", count))
         return json.loads(text)["decisions"]
 
-    def share(self, decision: dict[str, Any], reward: float, sides: Any = (0, 1)) -> None:
-        shares = split(reward_steps(reward), self.pair.bits)
+    def share(
+        self, decision: dict[str, Any], reward: float, sides: Any = (0, 1), shares: Any = None
+    ) -> None:
+        shares = shares or split(reward_steps(reward), self.pair.bits)
         for side in sides:
             body = self.pair.share_body(shares[side], decision["ticket"])
             path = f"/v1/tasks/{self.uid}/shares/{decision['decision_id']}"
@@ -192,6 +197,50 @@ def test_a_batch_that_is_refused_is_given_up(decider: Decider) -> None:
     decider.collect()
     assert list(decider.pools.rewards) == [0, 4]
     assert list(decider.pools.empty) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[]",
+        b"null",
+        b"7",
+        b"{}",
+        b'{"missing": 7, "statement": "x"}',
+        b'{"missing": [[]], "statement": "x"}',
+        b'{"missing": [], "statement": {}}',
+        b'{"missing": [], "statement": "x", "ids": []}',
+        b"\xff",
+        b"[" * 100_000,
+    ],
+    ids=range(10),
+)
+def test_a_hostile_answer_lets_the_batch_wait(decider: Decider, answer: bytes) -> None:
+    """Other experiments are collected meanwhile: nothing is raised."""
+    for each in decider.decide(8):
+        decider.share(each, 1.0)
+    decider.end_windows()
+    decider.hostile = answer
+    decider.collect()
+    assert list(decider.collector._later) == [decider.uid]  # asked again later
+    assert list(decider.pools.rewards) == [0, 0]
+    decider.hostile = None
+    decider.collect()
+    assert list(decider.pools.rewards) == [4, 4]
+
+
+def test_a_sum_that_rewards_do_not_reach_is_given_up(decider: Decider) -> None:
+    """One device sends two random numbers: its batch is lost, and the policy stays usable."""
+    made = decider.decide(8)
+    for each in made[1:]:
+        decider.share(each, 1.0)
+    decider.share(made[0], 0.0, shares=(3, 2**30))
+    decider.end_windows()
+    decider.collect()
+    pools, arm = decider.pools, made[0]["arm"]
+    assert [pools.rewards[arm], pools.rewards[1 - arm]] == [0, 4]
+    assert pools.empty[arm] == 1
+    assert not list(pools.faults(8))
 
 
 def test_a_reward_is_refused_with_a_reason(decider: Decider) -> None:

@@ -14,7 +14,8 @@ aggregator, the decider and all other devices work against it:
 5. The sum of a batch is released once, with the full discrete Laplace noise for epsilon. The commit
    that stores the release also deletes the batch's shares, and comes before the answer. Repetitions
    get the stored release. A crash before the commit loses a draw that was never seen.
-6. A database that was restored from a backup is noticed by its ledger. It may have forgotten
+6. A task that its operator ended releases nothing more, and its shares are deleted.
+7. A database that was restored from a backup is noticed by its ledger. It may have forgotten
    releases: with `--restored` its tasks end, and nothing of them is released again.
 
 Privacy.
@@ -46,7 +47,8 @@ from balaclava.service.store import schema, sql
 from balaclava.service.store.ledger import CREATED, Ledger
 from balaclava.service.store.storage import Storage
 
-RELEASED = "released"  # event in the ledger
+RELEASED = "released"  # events in the ledger
+ENDED = "ended"
 
 _TASK = "SELECT id, document, ended FROM tasks WHERE uid IN (*)"
 _ADD_TASK = "INSERT INTO tasks (uid, document, ended) VALUES (?, ?, 0)"
@@ -66,6 +68,8 @@ _CLAIM = (  # a decision without a share is claimed, too: one that comes later i
 _SUMMABLE = "SELECT decision, share FROM shares WHERE batch IN (*) AND share IS NOT NULL"
 _RELEASE = "UPDATE share_batches SET agreed = ?, size = ?, noisy_sum = ? WHERE id = ?"
 _DELETE_SHARES = "UPDATE shares SET share = NULL WHERE batch = ? AND share IS NOT NULL"
+_END_TASK = "UPDATE tasks SET ended = 1 WHERE id = ?"
+_DELETE_SHARES_OF_TASK = "UPDATE shares SET share = NULL WHERE task = ? AND share IS NOT NULL"
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ def end_tasks(database: str) -> None:
     try:
         with storage.writing() as connection:
             connection.execute(update(schema.tasks).values(ended=1))
+            connection.execute(update(schema.shares).values(share=None))
     finally:
         storage.close()
 
@@ -138,6 +143,25 @@ class AddTask(WriteJob):
 
 
 @dataclass
+class EndTask(WriteJob):
+    """End a task: nothing is released any more, and shares that were not released are deleted."""
+
+    ledger: Ledger
+    uid: str
+    by: str
+
+    def apply(self, work: UnitOfWork) -> dict[str, Any]:
+        """End it, if it has not ended."""
+        task, content, ended = find_task(work, self.uid)
+        if not ended:
+            self.ledger.note(ENDED, None, self.uid, "task of an aggregator", self.by)
+            sql.execute_many(work.connection, _END_TASK, [(task,)])
+            sql.execute_many(work.connection, _DELETE_SHARES_OF_TASK, [(task,)])
+            work.mark_written()
+        return content.public
+
+
+@dataclass
 class RecordShare(WriteJob):
     """Record the share of a decision, whose ticket was checked."""
 
@@ -147,7 +171,9 @@ class RecordShare(WriteJob):
 
     def apply(self, work: UnitOfWork) -> dict[str, bool]:
         """Record the first share; a later one gets the same answer."""
-        task, _, _ = find_task(work, self.uid)
+        task, _, ended = find_task(work, self.uid)
+        if ended:
+            raise _ended()
         stored = sql.fetch(work.connection, _STORED, [self.decision_id], task)
         if any(batch is not None for _, batch, _ in stored):
             raise Problem(410, "the batch of this decision is fixed; nothing was recorded")
@@ -255,6 +281,6 @@ class ReleaseBatch(WriteJob):
 def _ended() -> Problem:
     return Problem(
         410,
-        "the task ended when this aggregator's database was restored: it may have forgotten "
-        "releases; create a new experiment",
+        "the task ended, by its operator or because this aggregator's database was restored and "
+        "may have forgotten releases; create a new experiment",
     )

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from balaclava._core.extras import require_extra
-from balaclava.privacy.secret_shares import GRID_STEPS, combine
+from balaclava.privacy.secret_shares import GRID_STEPS
 from balaclava.service import share_messages as messages
 from balaclava.service.engine.jobs import WriteJob
 from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
@@ -137,37 +137,44 @@ class AggregatorClient:
             answer = self._http.request(
                 method, f"{self._base}/{path}", content=json.dumps(body), headers=self._headers
             )
-            content: dict[str, Any] = answer.json() if answer.is_success else {}
-        except (httpx.HTTPError, ValueError) as error:
+            content = answer.json() if answer.is_success else {}
+        except (httpx.HTTPError, ValueError, RecursionError) as error:
             raise UnreachableError(f"{self.url}: {type(error).__name__}") from None
         if answer.status_code == HTTPStatus.CONFLICT:
             raise RefusedError(self.url)
         if not answer.is_success:
             raise UnreachableError(f"{self.url}: HTTP {answer.status_code}")
+        if not isinstance(content, dict):
+            raise UnreachableError(f"{self.url}: an answer is not valid")
         return content
 
 
 def collect(
-    clients: Sequence[AggregatorClient], batch: CompleteBatch, bits: int
+    clients: Sequence[AggregatorClient], batch: CompleteBatch, epsilon: float
 ) -> tuple[list[str], float]:
-    """Let both aggregators release a batch; its missing decisions, and its noisy sum."""
+    """Let both aggregators release a batch; its missing decisions, and its noisy sum.
+
+    One of them may be dishonest: for any answer the batch is released, waits or is given up.
+    """
     asked = batch.ids[: messages.MOST_IN_BATCH]
-    body = {"ids": asked}
-    with ThreadPoolExecutor(2) as both:
-        fixed = list(both.map(lambda each: each.call("PUT", batch.label, body), clients))
-        others = [{**body, **each} for each in reversed(fixed)]
-        path = f"{batch.label}/release"
-        sums = list(both.map(lambda each, more: each.call("POST", path, more), clients, others))
+    body, path = {"ids": asked}, f"{batch.label}/release"
     try:
-        missing = {id for each in fixed for id in each["missing"]}
-        agreed = messages.ids_digest(set(asked) - missing)
-        if any(each["agreed"] != agreed for each in sums):
+        with ThreadPoolExecutor(2) as both:
+            fixed = list(both.map(lambda each: each.call("PUT", batch.label, body), clients))
+            lacking = [[str(id) for id in each["missing"]] for each in fixed]
+            words = [{"missing": lacking[n], "statement": fixed[n]["statement"]} for n in (1, 0)]
+            others = [body | word for word in words]
+            sums = list(both.map(lambda each, more: each.call("POST", path, more), clients, others))
+        agreed = set(asked).difference(*lacking)
+        if any(each["agreed"] != messages.ids_digest(agreed) for each in sums):
             raise RefusedError("the aggregators summed different decisions")
-        one, other = (messages.read_share(each["noisy_sum"], bits) for each in sums)
+        releases = [each["noisy_sum"] for each in sums]
+        total = messages.sum_of_rewards(releases, len(agreed), epsilon)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreachableError(f"an answer is not valid: {type(error).__name__}") from None
-    beyond = batch.ids[messages.MOST_IN_BATCH :]
-    return [*sorted(missing & set(asked)), *beyond], combine(one, other, bits) / GRID_STEPS
+    if total is None:
+        raise RefusedError("its rewards and noise do not reach the released sum")
+    return [id for id in batch.ids if id not in agreed], total / GRID_STEPS
 
 
 class ShareCollector(threading.Thread):
@@ -220,12 +227,12 @@ class ShareCollector(threading.Thread):
             )
             for side, url in enumerate(definition.aggregators or ())
         ]
-        bits = messages.task_bits(experiment.policy.parameters["epsilon"])
+        epsilon = experiment.policy.parameters["epsilon"]
         for batch in complete_batches(self._service, experiment):
             if self._stopping.is_set():
                 return
             try:
-                missing, noisy_sum = collect(clients, batch, bits)
+                missing, noisy_sum = collect(clients, batch, epsilon)
             except RefusedError as error:
                 log.error("experiment %d: batch given up: %s", experiment.id, error)
                 missing, noisy_sum = batch.ids, 0.0

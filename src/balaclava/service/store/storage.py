@@ -292,6 +292,7 @@ def _sqlite_engine(url: sa.URL, pages: int) -> sa.Engine:
         connection.isolation_level = None  # _begin starts transactions
         for setting in (
             "auto_vacuum=INCREMENTAL",  # of new files: they give free pages back, see `cleanup`
+            "secure_delete=ON",  # rewards and shares that were deleted are overwritten
             *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"),
             f"wal_autocheckpoint={pages}",
         ):
