@@ -383,3 +383,12 @@ def test_all_arms_may_be_replaced_before_one_of_the_new_has_a_release(name):
         agent.tell(decision, reward=float(decision.arm == 3))
     later = [agent.ask() for _ in range(100)]
     assert sum(decision.arm == 3 for decision in later) > 50
+
+
+def test_the_guarantee_names_what_shares_assumed_after_they_are_cleared():
+    agent = bl.policy("dp-imed", arms=["a", "b"], epsilon=5.0).agent(shares={"a": 0.5})
+    agent.ask()
+    before = agent.guarantee
+    agent.set_shares({})
+    assert agent.guarantee == before
+    assert any("their shares" in each for each in bl.restore(agent.save()).guarantee.assumptions)

@@ -239,3 +239,57 @@ def test_another_range_or_more_noise_is_refused():
         with_means(second.estimates())
     with pytest.raises(bl.errors.ParameterError, match="needs a prior"):
         with_means(None)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "why"),
+    [
+        ((0.5, math.inf), "must have"),
+        ((0.5, 10**400), "must have"),
+        ((0.5, 10**18), "must have"),
+        ((0.5, 3.7), "must have"),
+        ((10**400, 3), "must have"),
+        ((1.4, 1), "outside the policy's range"),  # no mean without noise is
+    ],
+)
+@pytest.mark.parametrize("same_means", [False, True])
+def test_numbers_that_no_rewards_have_are_refused(numbers, why, same_means):
+    with pytest.raises(bl.errors.ParameterError, match=why):
+        agent_of({"a": numbers, "d": (0.4, 30)}, same_means=same_means)
+    arm = {"mean": 0.5, "low": 0.4, "high": 0.6, "retired": False}
+    arms = [{**arm, "label": label, "rewards": -5} for label in "ad"]
+    with pytest.raises(bl.errors.ParameterError, match="results are not valid"):
+        agent_of({"arms": arms, "confidence": 0.95}, same_means=same_means)
+
+
+def test_an_agent_with_the_largest_prior_can_be_restored():
+    agent = agent_of({"a": (0.5, 10**18 - 1), "d": (0.4, 10**18 - 1)}, same_means=True)
+    assert str(bl.restore(agent.save()).estimates()) == str(agent.estimates())
+
+
+def test_a_refused_mask_ends_no_rest():
+    """The prior is contradicted, but a request that is refused must not change the agent."""
+    agent = agent_of({"a": (0.9, 5_000), "d": (0.2, 5_000)})
+    while agent._runner.roster.rests:
+        before = json.dumps(agent.save())
+        for wrong in ([], ["nobody"], "a"):
+            with pytest.raises(bl.errors.BalaclavaError):
+                agent.ask(available=wrong)
+        assert json.dumps(agent.save()) == before
+        play(agent, 1)
+
+
+def test_means_that_noise_moved_out_of_the_range_are_priors(tmp_path):
+    """All rewards of "d" are 1: half of the releases are above it."""
+    (tmp_path / "log.csv").write_text("arm,reward\n" + "a,0\nd,1\n" * 60)
+    above = {"estimates": 0, "log": 0}
+    for seed in range(12):
+        other = bl.policy("dp-imed", arms=["a", "d"], epsilon=0.5).agent(seed=seed)
+        for _ in range(400):
+            decision = other.ask()
+            other.tell(decision, float(decision.label == "d"))
+        log = bl.release_log(tmp_path / "log.csv", "arm", "reward", 0.05)
+        for name, prior in (("estimates", other.estimates()), ("log", log)):
+            above[name] += max(row.mean for row in prior) > 1.0
+            assert agent_of(prior, arms=("a", "d"))._runner.roster.with_prior
+    assert min(above.values()) > 0

@@ -114,9 +114,11 @@ class PolicyRunner:
         """The slots that the decision of a round may have; None if it may have all."""
         if available is None and self.roster is None:
             return None
-        if self.roster is not None and self.roster.resting(round):
-            self._doubt_prior(self.roster)
-        return self.open_roster().offered_slots(available, round)
+        roster = self.open_roster()
+        chosen = None if available is None else roster.checked_available(available)
+        if roster.resting(round):
+            self._doubt_prior(roster)
+        return roster.offered_slots(chosen, round)
 
     def set_prior(self, prior: Any, same_means: bool = False) -> None:
         """Let arms rest that a prior makes unlikely to be the best.
@@ -213,7 +215,8 @@ class PolicyRunner:
         return self.roster
 
     def load_roster(self, saved: Any, clock: int) -> None:
-        """Restore a roster, and begin a state with its slots."""
+        """Restore a roster of all arms of the policy, and begin a state with its slots."""
+        self.roster = None  # that of a prior has the arms at the start
         roster = self.open_roster()
         roster.load(saved, clock)
         self.params = roster.policy.constants()
@@ -265,8 +268,7 @@ class PolicyRunner:
 
     def set_shares(self, shares: Any) -> None:
         """Give arms a least chance in each decision."""
-        roster = self.open_roster()
-        roster.shares = roster.checked_shares(shares)
+        self.open_roster().set_shares(shares)
 
     def _read(self, slot: int) -> tuple[int, float, float]:
         """The releases of a slot; zeros if there are none, or the policy offers no estimates."""

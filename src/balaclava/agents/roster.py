@@ -21,7 +21,7 @@ SAVED_KEYS = ("start", "slots", "retired", "archived", "releases", "masked")
 NOT_IN_EARLIER_SAVES: dict[str, Any] = {
     **{"open": [], "shares": [], "rests": []},
     **{"contradiction": None, "with_prior": False, "in_play": None},
-    **{"counted": [], "counted_if": None},
+    **{"counted": [], "counted_if": None, "had_shares": False},
 }
 Released = tuple[int, float, float]  # rewards, mean and noise, as `Estimation.read` gives them
 
@@ -43,6 +43,7 @@ class ArmRoster:
         self.masked = False  # whether a decision did not offer all arms
         self.open: dict[int, int] = {}  # open decisions of retired arms
         self.shares: dict[int, float] = {}  # least chances of arms
+        self.had_shares = False  # whether an arm ever had one
         self.rests: dict[int, int] = {}  # the round before which a prior lets an arm rest
         self.contradiction: tuple[int, float] | None = None  # a prior's best arm, least mean
         self.doubted: Released | None = None  # releases of that arm that were compared with it
@@ -53,8 +54,8 @@ class ArmRoster:
 
     @property
     def changed(self) -> bool:
-        """Whether the arms are no longer those at the start, or were not all offered."""
-        return self.masked or self.sets_changed or self.with_prior or bool(self.shares)
+        """Whether the rule ever decided otherwise than among all arms at the start, alike."""
+        return self.masked or self.sets_changed or self.with_prior or self.had_shares
 
     @property
     def sets_changed(self) -> bool:
@@ -108,17 +109,24 @@ class ArmRoster:
         """The arm's slot; any slot for an archived arm, whose open decisions are not learned."""
         return 0 if arm in self.archived else self.arm_in_slot.index(arm)
 
-    def offered_slots(self, available: Any, round: int) -> list[int] | None:
-        """The slots of the arms that a decision may have; None if these are all slots."""
+    def set_shares(self, shares: Any) -> None:
+        """Give arms a least chance in each decision, and all others none."""
+        self.shares = self.checked_shares(shares)
+        self.had_shares |= bool(self.shares)
+
+    def offered_slots(self, available: set[int] | None, round: int) -> list[int] | None:
+        """The slots of the arms that a decision may have; None if these are all slots.
+
+        `available` comes from `checked_available`.
+        """
         if self.rests and not self.resting(round):
             self.rests = {}
         if available is None and not self.rests and self.retired.isdisjoint(self.arm_in_slot):
             return None
         offered = set(self.arm_in_slot) - self.retired
         if available is not None:
-            chosen = self.checked_available(available)
-            self.masked |= chosen < offered
-            offered = chosen
+            self.masked |= available < offered
+            offered = available
         if self.rests:
             awake = {a for a in offered if a in self.shares or self.rests.get(a, 0) <= round}
             offered = awake or offered
@@ -215,6 +223,7 @@ class ArmRoster:
             "in_play": self.in_play,
             "counted": [[arm, *numbers] for arm, numbers in sorted(self.counted.items())],
             "counted_if": self.counted_if,
+            "had_shares": self.had_shares,
         }
 
     def load(self, saved: Any, clock: int) -> None:
@@ -244,8 +253,10 @@ class ArmRoster:
 
     def _load_terms(self, saved: dict[str, Any], arms: int) -> None:
         """Restore shares, rests, and what is counted of a prior."""
-        shares = {arm: finite_number(share) for arm, share in checked_list(saved["shares"])}
-        self.shares = self.checked_shares(shares)
+        self.set_shares({arm: finite_number(share) for arm, share in checked_list(saved["shares"])})
+        if type(saved["had_shares"]) is not bool:
+            raise DamageError("the shares are not valid")
+        self.had_shares |= saved["had_shares"]
         self.rests, self.contradiction, self.counted = {}, None, {}
         self.counted_if = saved["counted_if"]
         if not isinstance(self.counted_if, str | None):

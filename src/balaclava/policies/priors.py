@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
-from balaclava._core.declared import Range, brief, check
+from balaclava._core.declared import MOST_ROUNDS, Range, brief, check
 from balaclava._core.number_format import counted
 from balaclava._core.text_tables import ResultTable
 from balaclava.errors import ParameterError, nearest
@@ -87,10 +87,7 @@ def rests_by(policy: Policy, prior: Any) -> Rests:
             )
         low, high = policy.accepts
         if each.mean + each.error < low or each.mean - each.error > high:
-            raise ParameterError(
-                f"prior: the mean of {each.label!r} is outside the policy's range, [{low:g}, "
-                f"{high:g}]; give a prior for rewards of this range"
-            )
+            raise _outside(policy, each.label)
         means[labels.index(each.label)] = each
     if len(means) < 2:
         raise ParameterError(f"prior: it has {counted(len(means), 'mean')}; give at least 2")
@@ -101,6 +98,14 @@ def rests_by(policy: Policy, prior: Any) -> Rests:
         if arm != best:
             rounds[arm] = 1 + min(int(math.exp(min(evidence, 100.0))), lead.rewards)
     return Rests(rounds, (best, lead.mean - DOUBT * lead.error))
+
+
+def _outside(policy: Policy, label: str) -> ParameterError:
+    low, high = policy.accepts
+    return ParameterError(
+        f"prior: the mean of {label!r} is outside the policy's range, [{low:g}, {high:g}]; give a "
+        "prior for rewards of this range"
+    )
 
 
 def noise_scale(policy: Policy, params: Any) -> float | None:
@@ -176,13 +181,18 @@ def _read_document(document: Mapping[str, Any]) -> Releases:
             ReleasedSum(str(e["label"]), int(e["rewards"]), float(e["mean"]), int(e["draws"]))
             for e in document["arms"]
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise ParameterError(
             "prior: its releases are not valid; give the results unchanged"
         ) from None
     numbers = (low, high, scale, *(each.mean for each in arms))
-    least = min([scale, *(min(each.rewards - 1, each.draws) for each in arms)])
-    if not all(map(math.isfinite, numbers)) or least < 0 or not isinstance(condition, str | None):
+    counts = [(each.rewards - 1, each.draws) for each in arms]
+    if (
+        not all(map(math.isfinite, numbers))
+        or scale < 0.0
+        or not all(0 <= min(each) <= max(each) < MOST_ROUNDS for each in counts)
+        or not isinstance(condition, str | None)
+    ):
         raise ParameterError("prior: its releases are not valid; give the results unchanged")
     return Releases((low, high), scale, arms, condition)
 
@@ -198,6 +208,9 @@ def _prior_means(policy: Policy, prior: Any) -> list[PriorMean]:
     if isinstance(prior, Mapping):
         return [_from_numbers(policy, label, numbers) for label, numbers in prior.items()]
     if isinstance(prior, Sequence) and all(isinstance(each, PriorMean) for each in prior):
+        if isinstance(releases := getattr(prior, "releases", None), Releases):
+            low, high = releases.range  # noise may have moved a mean out of it
+            return [each._replace(mean=min(max(each.mean, low), high)) for each in prior]
         return list(prior)
     raise ParameterError(f"prior = {brief(prior)} is not a prior; {_FORMS}")
 
@@ -207,7 +220,7 @@ def _from_results(results: Mapping[str, Any]) -> list[PriorMean]:
     try:
         arms = results["arms"]
         confidence = check("confidence", results["confidence"], ResultsConfidence)
-        rows = [
+        rows: list[Any] = [
             (
                 str(a["label"]),
                 *(float(a[name]) for name in ("mean", "low", "high")),
@@ -216,16 +229,21 @@ def _from_results(results: Mapping[str, Any]) -> list[PriorMean]:
             for a in arms
             if not a.get("retired") and None not in (a["mean"], a["low"], a["high"], a["rewards"])
         ]
+        if not all(0 <= rewards < MOST_ROUNDS for *_, rewards in rows):
+            raise ValueError
         return _from_intervals(rows, confidence, len(arms))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise ParameterError("prior: the results are not valid; give them unchanged") from None
 
 
 def _from_intervals(rows: Sequence[Any], confidence: float, arms: int) -> list[PriorMean]:
-    """Errors such that the interval is that of a Gaussian mean, at its part of the failure."""
+    """Errors such that the interval is that of a Gaussian mean, at its part of the failure.
+
+    A mean that noise has moved out of the range is out of its interval: it is moved back.
+    """
     reach = math.sqrt(2.0 * math.log(2.0 * arms / (1.0 - confidence)))
     return [
-        PriorMean(label, mean, (high - low) / (2.0 * reach), rewards)
+        PriorMean(label, min(max(mean, low), high), (high - low) / (2.0 * reach), rewards)
         for label, mean, low, high, rewards in rows
         if None not in (mean, low, high)
         and rewards
@@ -235,7 +253,10 @@ def _from_intervals(rows: Sequence[Any], confidence: float, arms: int) -> list[P
 
 
 def _from_numbers(policy: Policy, label: Any, numbers: Any) -> PriorMean:
-    """A public mean of so many rewards, with the largest error that the range allows."""
+    """A public mean of so many rewards, with the largest error that the range allows.
+
+    It has no noise, so it lies in the range.
+    """
     low, high = policy.accepts
     if not math.isfinite(high - low):
         raise ParameterError(
@@ -243,8 +264,10 @@ def _from_numbers(policy: Policy, label: Any, numbers: Any) -> PriorMean:
         )
     try:
         mean, rewards = float(numbers[0]), int(numbers[1])
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         rewards = 0
-    if rewards < 1 or not math.isfinite(mean):
+    if not 1 <= rewards < MOST_ROUNDS or rewards != numbers[1] or not math.isfinite(mean):
         raise ParameterError(f"prior: {brief(label)} must have (mean, rewards), as (0.3, 200)")
+    if not low <= mean <= high:
+        raise _outside(policy, str(label))
     return PriorMean(str(label), mean, (high - low) / (2.0 * math.sqrt(rewards)), rewards)

@@ -217,3 +217,33 @@ def test_a_prior_that_does_not_fit_is_refused(client: TestClient, more: Any, why
     assert answer.status_code == 422
     assert why in answer.json()["detail"]
     assert client.get("/v1/experiments").json()["experiments"] == []
+
+
+def test_cleared_shares_stay_cleared_and_the_guarantee_still_names_what_they_assume(
+    open_service: Callable[..., Service],
+) -> None:
+    service = open_service()
+    client = client_of(service)
+    create(client)
+    edit(client, shares={"map": 0.25})
+    decide(client, count=50)
+    with_shares = document(client)["guarantee"]
+    edit(client, shares={})
+    after = document(client)
+    assert (after["shares"], after["guarantee"]) == ({}, with_shares)
+    service.close()
+    again = TestClient(create_app(open_service()), headers=dict(client.headers))
+    assert document(again) == after
+
+
+def test_arms_come_and_leave_after_a_warm_start(open_service: Callable[..., Service]) -> None:
+    service = open_service()
+    client = client_of(service)
+    create(client, prior={"plain": [0.2, 40], "map": [0.6, 40]}, same_means=True)
+    assert edit(client, add_arms=["new"], retire_arms=["friendly"]).status_code == 200
+    before = document(client), results(client)
+    assert [arm["rewards"] for arm in before[1]["arms"]] == [40, 0, 40, 0]
+    service.close()
+    again = TestClient(create_app(open_service()), headers=dict(client.headers))
+    assert (document(again), results(again)) == before
+    assert labels(decide(again, count=200)) <= {"plain", "map", "new"}
