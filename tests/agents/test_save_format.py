@@ -16,6 +16,8 @@ import pytest
 
 import balaclava as bl
 from balaclava.agents import saving
+from balaclava.policies.contextual.dp_kernel_ucb import DPKernelUCB
+from balaclava.policies.contextual.with_values import WithValues
 from balaclava.testing.conformance import played
 from balaclava.testing.examples import examples
 
@@ -139,6 +141,11 @@ def test_a_program_in_another_language_reads_saves(tmp_path: Path) -> None:
                 "prae-central", arms=2, epsilon=1.0, moment_order=2, mean_range=3_000, horizon=600
             )
         ),
+        saved_after(bl.policy("dp-imed", arms=2, epsilon=1.0, trust="split")),
+        saved_after(
+            bl.policy("linucb", arms=3, features=2, catalogue=[[1, 0], [0, 1], [0.5, 0.5]])
+        ),
+        *(saved_after(example) for example in (*examples(DPKernelUCB), *examples(WithValues))),
     ]
     deflated = False
     for number, saved in enumerate(saves):

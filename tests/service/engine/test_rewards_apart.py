@@ -101,6 +101,49 @@ def test_batches_that_all_visitors_are_in_end(
     assert not list(pools.faults(experiment.counters.rounds))
 
 
+def test_an_erased_participant_who_comes_back_counts_once_in_a_batch(
+    manual_services: Callable[[Any], ManualService],
+) -> None:
+    """An erasure unlinks earlier decisions: what they gave must have left the open batch.
+
+    Erased before and after the windows' end, and back each time. All others give nothing.
+    """
+    service = manual_services(SystemRandomness())
+    parameters = APART["parameters"] | {"first_batch": 40}
+    definition = APART | {"parameters": parameters, "rewards_per_person": 100}
+    assert service.client.post("/v1/experiments", json=definition).status_code == 201
+    learned = 0
+    for n in range(24):
+        for each in asked(service, person="eve"):
+            learned += each["learns"]
+            path = f"/v1/decisions/{each['decision_id']}/reward"
+            if each["learns"]:
+                assert service.client.put(path, json={"value": 1.0}).status_code == 200
+        asked(service, person=f"p{n}")
+        if n % 3 == 1:
+            service.clock.moment += 6.0
+            service.service.run_job(CloseAll())
+        if n % 2:
+            erased = service.client.request("DELETE", "/v1/persons", json={"person": "eve"})
+            assert erased.status_code == 200
+    service.clock.moment += 6.0
+    service.service.run_job(CloseAll())
+    pools = service.service.committed("shop").runner.state
+    assert learned > 10
+    assert pools.settled.sum() == 0  # no batch was released
+    assert pools.sums.max() <= 1.0
+
+
+def test_guardrails_are_not_charged_as_gaussian_noise() -> None:
+    """However little they cost: their Laplace noise adds up for rewards apart, too."""
+    rail = {"metric": "errors", "epsilon": 1e-7, "range": [0.0, 1.0], "limit": 0.3}
+    rails = [rail | {"missing": 0.0, "serve": "plain"}]
+    apart = ExperimentDefinition.checked(**APART)
+    watched = ExperimentDefinition.checked(**APART, guardrails=rails)
+    costs = [each.person_guarantee(each.make_policy()).epsilon for each in (apart, watched)]
+    assert costs[1] >= costs[0] + 9 * 1e-7
+
+
 def test_it_is_charged_for_rewards_apart_and_needs_persons(
     manual_services: Callable[[Any], ManualService],
 ) -> None:

@@ -279,6 +279,7 @@ class ExperimentDefinition:
         return dataclasses.replace(
             guarantee,
             epsilon=epsilon,
+            shift=0.0,  # guardrails have Laplace noise
             assumptions=(*guarantee.assumptions, f"{GUARDRAILS_COUNT}: {metrics}"),
         )
 
