@@ -102,6 +102,56 @@ def test_a_body_that_drips_does_not_outlive_its_limit(
         thread.join()
 
 
+CHUNKED = (
+    b"POST /v1/rewards HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    b"transfer-encoding: chunked\r\n\r\n2\r\n[]\r\n"
+)
+
+
+def test_trailers_are_no_headers(tmp_path: Path) -> None:
+    """A key in a trailer was accepted: a proxy that checks headers does not see it."""
+    with in_a_thread(tmp_path) as (address, key, _), connected(address) as connect:
+        for pause in (0.0, 0.2):
+            stream = connect()
+            stream.sendall(CHUNKED + b"0\r\n")
+            time.sleep(pause)
+            stream.sendall(f"authorization: Bearer {key}\r\n\r\n".encode())
+            assert stream.recv(10_000).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(b"0\r\nx: " + b"x" * 1_000, id="one trailer"),
+        pytest.param(b"0\r\n" + b"x: y\r\n" * 200, id="many trailers"),
+        pytest.param(b"2;" + b"x" * 1_000, id="an extension of a chunk"),
+    ],
+)
+def test_what_follows_a_body_is_cut_off(tmp_path: Path, part: bytes) -> None:
+    """Endless trailers were taken into memory: 33 MB of 100."""
+    with in_a_thread(tmp_path) as (address, _, _), connected(address) as connect:
+        stream = connect()
+        stream.sendall(CHUNKED + part)
+        more = part.rpartition(b"\r\n")[0][3:] + b"\r\n" if part.endswith(b"\n") else b"x" * 1_000
+        assert sent_until_closed(stream, more * 10, 20_000_000) < 20_000_000
+
+
+def test_what_follows_an_answer_has_a_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of a body that was refused, and line breaks, which end the time of keep-alive."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    head = b"POST /v1/rewards HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9999999999\r\n\r\n"
+    with in_a_thread(tmp_path) as (address, _, _), connected(address) as connect:
+        large, breaks = connect(), connect()
+        large.sendall(head)
+        assert b" 413 " in large.recv(100)
+        breaks.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert b" 200 " in breaks.recv(100)
+        assert sent_until_closed(large, b"x", 400, pause=0.05) < 400
+        assert sent_until_closed(breaks, b"\r\n", 800, pause=0.05) < 800
+
+
 def test_an_answer_that_nobody_reads_has_a_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +187,7 @@ def test_an_answer_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         write(self, data)
 
     monkeypatch.setattr(connections.JoinedWrites, "write", recorded)
-    with in_a_thread(tmp_path) as (address, _, _), connected(address) as connect:
+    with in_a_thread(tmp_path) as (address, key, _), connected(address) as connect:
         stream = connect()
         for method, ends in (("GET", b"}"), ("HEAD", b"\r\n\r\n"), ("GET", b"}")):
             stream.sendall(f"{method} /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
@@ -148,7 +198,8 @@ def test_an_answer_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             writes.clear()
         stream.sendall(
             b"POST /v1/rewards HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n"
-            b"content-type: application/json\r\nexpect: 100-continue\r\n\r\n"
+            b"content-type: application/json\r\nexpect: 100-continue\r\n"
+            b"authorization: Bearer " + key.encode() + b"\r\n\r\n"
         )
         assert stream.recv(10_000) == b"HTTP/1.1 100 Continue\r\n\r\n"
 

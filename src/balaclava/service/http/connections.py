@@ -1,8 +1,11 @@
 """Limits of connections, which uvicorn does not have: a client needs no key to open one.
 
 A request's headers have a deadline and a size. A whole request, with its answer, has a deadline:
-clients may send a body or read an answer slowly. Connections without a request are limited in
-number; beyond it the oldest is closed, so that callers who send a request at once are served.
+clients may send a body or read an answer slowly. What comes between requests, or of a body after
+its answer, has a deadline too. Connections without a request are limited in number; beyond it the
+oldest is closed, so that callers who send a request at once are served.
+
+Trailers, the headers after a body in chunks, are dropped: a proxy in front does not check them.
 """
 
 import asyncio
@@ -13,7 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 # Seconds
 HEAD_SECONDS = 10.0
 REQUEST_SECONDS = 90.0  # more than a body (30) and a commit (30) may take
-LARGEST_HEAD = 65_536  # bytes: the limit of common proxies is 8,192 to 65,536
+# Bytes of headers, of trailers or between chunks. The limit of common proxies is 8,192 to 65,536.
+LARGEST_HEAD = 65_536
 MOST_IDLE = 400  # connections without a request
 MOST_CONCURRENT = 900  # requests; a process may often open only 1,024 files and sockets
 
@@ -52,8 +56,10 @@ class LimitedProtocol(HttpToolsProtocol):
 
     _timer: asyncio.TimerHandle | None = None
     _deadline: float | None = None  # by the loop's clock
-    _head_size = 0  # bytes of incomplete headers
+    _overhead = 0  # bytes since a head, a part of a body or a request was complete
+    _advanced = False  # one of them was, in the data that are parsed
     _in_head = True
+    _is_complete = False  # the request that came last
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -71,25 +77,39 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        in_head = self._in_head
+        self._advanced = False
         super().data_received(data)
-        self._head_size = self._head_size + len(data) if in_head and self._in_head else 0
-        if self._head_size > LARGEST_HEAD:
+        self._overhead = 0 if self._advanced else self._overhead + len(data)
+        if self._overhead > LARGEST_HEAD:
             self.transport.abort()
+        elif self._deadline is None and not self.transport.is_closing():
+            self._set_timer(HEAD_SECONDS)  # line breaks before a request: keep-alive has ended
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head = True
+        self._in_head, self._is_complete = True, False
         if self.cycle is None or self.cycle.response_complete:
             self._set_timer(HEAD_SECONDS)
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # otherwise a trailer
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head, self._advanced = False, True
         self._idle.pop(self, None)
         self._set_timer(REQUEST_SECONDS)
         super().on_headers_complete()
         if self.cycle is not None:
             self.cycle.transport = self._writes  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        self._advanced = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_complete = self._advanced = True
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         self._writes.end_answer()
@@ -100,7 +120,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._set_timer(REQUEST_SECONDS)
             return
         self._set_idle()
-        self._set_timer(HEAD_SECONDS if self._in_head else None)  # otherwise keep-alive has one
+        self._set_timer(None if self._is_complete else HEAD_SECONDS)  # keep-alive has its own
 
     def _set_idle(self) -> None:
         self._idle[self] = None

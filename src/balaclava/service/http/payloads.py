@@ -29,12 +29,14 @@ Participants = Annotated[int | None, Query(ge=1, le=10**12)]
 Retention = Annotated[float, Field(gt=0)]
 ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
-Labels = Annotated[list[ShortText], Field(min_length=1, max_length=MOST_ARMS)]
+Labels = Annotated[list[ShortText], Field(min_length=1, max_length=MOST_ARMS, fail_fast=True)]
 
 AttributeValue = StrictBool | StrictInt | StrictFloat | Annotated[str, Field(max_length=500)]
 Metrics = Annotated[dict[ShortText, Number], Field(max_length=10)]
-Numbers = Annotated[list[Number], Field(max_length=100_000)]
-Features = dict[ShortText, Number | Numbers] | Numbers | list[Numbers]
+# With `fail_fast`, a long list has one fault: to find and to list them all takes seconds.
+Numbers = Annotated[list[Number], Field(max_length=100_000, fail_fast=True)]
+Rows = Annotated[list[Numbers], Field(max_length=100_000, fail_fast=True)]
+Features = dict[ShortText, Number | Numbers] | Numbers | Rows
 
 
 class Payload(BaseModel):
