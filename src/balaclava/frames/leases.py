@@ -15,8 +15,9 @@ Proof.
        moment when the policy makes it. So a reward is in one sum, as without leases.
     2. Which slots exist, in which batch, and for whom follows from releases, the policy's own
        random draws, and the times and places of requests. The length of a lease follows from the
-       size of a batch, which follows from releases. When slots expire follows from clocks, when
-       they are returned from deciders that stop. None of it reads a reward that is not released.
+       size of a batch, which follows from releases, and in the service from how far requests used
+       the lease before. When slots expire follows from clocks, when they are returned from deciders
+       that stop. None of it reads a reward that is not released.
     3. So for two runs that differ in one reward, and have the same requests, clocks and releases,
        all batches have the same members. One sum differs, by one reward. It is released once, with
        the policy's noise, and its weight, the number of its members, is the same in both.

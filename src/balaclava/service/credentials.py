@@ -145,6 +145,10 @@ class Vault:
         """The digest under which a person is stored, separate for each experiment."""
         return self.digest("person", f"{experiment}\0{person}")
 
+    def member_digest(self, population: str, person: str) -> str:
+        """The digest under which a person's segment of a population is stored."""
+        return self.digest("member", f"{population}\0{person}")
+
     def holdout_digest(self, experiment: str, person: str) -> str:
         """The digest that decides whether a person is held out of an experiment."""
         return self.digest("held out", f"{experiment}\0{person}")

@@ -149,6 +149,19 @@ def test_a_large_backlog_is_deleted_in_steps(shop: Shop, monkeypatch: pytest.Mon
     assert shop.rows()["decisions"] == 0
 
 
+def test_deletion_keeps_up_with_large_requests(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 4,000 rows a second were deleted, and 28,000 decisions a second can be made."""
+    monkeypatch.setattr("balaclava.service.engine.cleanup.MOST_ROWS", 100)
+    arrival = {"policy": "ucb1", "parameters": {}, "default_reward": None}
+    shop.create(reward_window=2.0, retention=5.0, **arrival)
+    for _ in range(30):  # half seconds
+        shop.decide(count=300)
+        shop.clock.moment += 0.5
+        shop.service.writer._next_tick = 0.0
+        shop.service.run_job(EmptyJob())
+    assert 10 * 300 <= shop.rows()["decisions"] <= 13 * 300
+
+
 def test_held_rewards_go_when_their_batch_is_released(shop: Shop) -> None:
     shop.create(parameters={"epsilon": 8.0})
     for number in range(60):

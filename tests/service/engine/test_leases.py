@@ -133,6 +133,27 @@ def test_most_decisions_need_no_row_of_the_experiment(shops: Shops) -> None:
     assert shops.state.version - before < 20
 
 
+def test_a_lease_is_no_longer_than_the_traffic_needs(shops: Shops) -> None:
+    """With large batches and few requests most slots expired: 10,131 for 120 decisions."""
+    shops.create(parameters={"epsilon": 1e6, "first_batch": 4_000})
+    for number in range(120):
+        shops.decide(number % 2)
+        shops.clock.moment += 1.0
+    shops.wait(100.0)
+    counters = shops.state.counters
+    assert sum(counters.learning) == 120
+    assert counters.rounds - 120 <= 120
+
+
+def test_a_lease_grows_with_the_traffic(shops: Shops) -> None:
+    shops.create(parameters={"epsilon": 1e6, "first_batch": 16_000})
+    for _ in range(900):
+        shops.decide(0)
+    assert shops.slots(0) + shops.state.counters.rounds >= 900
+    assert shops.count(leases) <= 2
+    assert shops.state.version <= 30  # commits of the row
+
+
 def test_a_person_learns_as_often_as_agreed_in_all_processes(shops: Shops) -> None:
     shops.create(rewards_per_person=3)
     shops.fill()

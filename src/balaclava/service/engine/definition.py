@@ -43,6 +43,7 @@ _ADDED: dict[str, Any] = {  # fields of later versions, with their defaults
     "held_out": None,
     "aggregators": None,
     "rewards_apart": False,
+    "segment": None,
 }
 _LEASED_WITH = ("retention", "deciders")  # of these, fields that leases allow
 _SPLIT_WITHOUT = ("guardrails", "exposures")  # of these, what devices would report beside shares
@@ -73,6 +74,7 @@ class ExperimentDefinition:
     held_out: dict[str, Any] | None = None  # the share that gets a fixed arm, and the arm
     aggregators: list[str] | None = None  # URLs of the two, for a policy with trust="split"
     rewards_apart: bool = False  # whether a person has at most one learning decision in a batch
+    segment: str | None = None  # of the population: its experiments share no participants
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:
@@ -130,6 +132,8 @@ class ExperimentDefinition:
             self._require_leases(policy)
         if self.rewards_apart:
             self._require_apart(policy)
+        if self.segment is not None and self.population is None:
+            raise Problem(422, "a segment is part of a population; give the population too")
         if self.is_split or policy.model == "split":
             self._require_split(policy)
         if policy.scope == "joint":

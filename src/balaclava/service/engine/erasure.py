@@ -27,6 +27,8 @@ _ANY_DECISION = select(decisions.c.id)
 _KEPT_AFTER_ERASURE = [
     "A keyed digest of the person with the number of decisions that learned: without it the "
     "limit of rewards per person would start again.",
+    "A keyed digest of the person with a segment of a population, where experiments have segments: "
+    "without it the person could learn in another one.",
     "The decisions without person, request and reward, until their retention ends: each batch "
     "keeps its size.",
 ]

@@ -196,6 +196,8 @@ class MakeDecisions(WriteJob):
         known = person = work.persons.get(key, StoredPerson())
         left = max(experiment.definition.rewards_per_person - known.decisions, 0)
         learning = min(learning, left)
+        if learning and not self._is_in_segment(work, experiment, offer):
+            learning = 0
         if experiment.definition.rewards_apart:
             tagged = work.decisions_of(person_tag(self._person), experiment)
             joined = {(row["arm"], row["phase"]) for row in tagged if row["phase"] >= 0}
@@ -213,6 +215,15 @@ class MakeDecisions(WriteJob):
         if person != known:
             work.update_person(key, person)
         return rows
+
+    def _is_in_segment(self, work: UnitOfWork, experiment: ServedExperiment, offer: Offer) -> bool:
+        """Whether the person is in the experiment's segment; one in none yet joins it."""
+        population, segment = experiment.definition.population, experiment.definition.segment
+        if population is None or segment is None:
+            return True
+        experiment.offered(offer.available)  # raises before anything changes
+        assert self.person is not None  # a population needs it
+        return work.joins(population, self.vault.member_digest(population, self.person), segment)
 
 
 def decisions_json(
@@ -360,8 +371,8 @@ class CreateExperiment(WriteJob):
                     "rewards_per_person or epsilon",
                 )
             self._void_charges(work, definition)
-            terms = definition.uid, charge.epsilon, charge.delta
-            self.ledger.charge(definition.population, definition.name, *terms, self.by)
+            terms = definition.uid, charge.epsilon, charge.delta, self.by, definition.segment
+            self.ledger.charge(definition.population, definition.name, *terms)
         else:
             self.ledger.note(CREATED, definition.name, definition.uid, self.by, self.by)
         work.add_experiment(experiment, work.now)

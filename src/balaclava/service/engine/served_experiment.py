@@ -318,6 +318,8 @@ class ServedExperiment:
             "retention": self.settings.retention or self.definition.retention,
             **{"prior": None, "same_means": False},  # it was of the arms at the start
         }
+        if changes.get("population") is None:
+            fields["segment"] = None
         parameters = self.definition.parameters | (changes.get("parameters") or {})
         return ExperimentDefinition.checked(**{**fields, **changes, "parameters": parameters})
 

@@ -68,6 +68,10 @@ class LeaseLostError(Exception):
     """A lease was settled, or a request was answered by another process: apply the jobs again."""
 
 
+class SegmentTakenError(LeaseLostError):
+    """Another process has put a person into a segment: apply the jobs again."""
+
+
 class OverdueWindowsError(Exception):
     """More windows have ended than one transaction closes: the writer queues the job again."""
 
@@ -104,6 +108,9 @@ class UnitOfWork:
         self._new_requests: list[dict[str, Any]] = []
         self._changed_persons: set[tuple[int, str]] = set()
         self._erased: list[str] = []  # ids of decisions
+        # Segments of persons, by population and digest; and of these, those that are new.
+        self._segments: dict[tuple[str, str], str] = {}
+        self._joined: dict[tuple[str, str], str] = {}
         self._wrote = False  # beyond the rows above
         self._loaded: dict[str, int] = {}  # versions as read, by uid
 
@@ -265,6 +272,19 @@ class UnitOfWork:
         self.persons[key] = person
         self._changed_persons.add(key)
 
+    def joins(self, population: str, digest: str, segment: str) -> bool:
+        """Whether a person is in a segment: that of the first decision that could learn.
+
+        A person who is in none joins it.
+        """
+        key = population, digest
+        if key not in self._segments:
+            rows = sql.fetch(self.connection, sql.SEGMENTS, [digest], population)
+            if not rows:
+                self._joined[key] = segment
+            self._segments[key] = rows[0][0] if rows else segment
+        return self._segments[key] == segment
+
     def add_experiment(self, experiment: ServedExperiment, now: float) -> None:
         experiment.created, experiment.version = now, 1
         experiment.advance_clock(now)
@@ -340,6 +360,9 @@ class UnitOfWork:
             sql.execute_many(self.connection, sql.DROP_METRICS, dropped)
         known = [(*key, *self.persons[key]) for key in sorted(self._changed_persons)]
         sql.execute_many(self.connection, sql.UPSERT_PERSON, known)
+        joined = [(*key, segment) for key, segment in sorted(self._joined.items())]
+        if sql.execute_many(self.connection, sql.JOIN_SEGMENT, joined) < len(joined):
+            raise SegmentTakenError
         if not use_leases(self.connection, [each for each in self._own_leases() if each.changed]):
             raise LeaseLostError
         touched = self._touched or self._created or self._new_decisions or self._changed
@@ -357,8 +380,9 @@ class UnitOfWork:
             if isinstance(experiment, LeasedExperiment) or not experiment.is_leased:
                 continue
             if experiment.state == RUNNING and not experiment.overdue:
-                held = 0 if self._leases is None else self._leases.held(id, self.now)
-                lease = grant_lease(self.connection, experiment, held)
+                assert self._leases is not None  # an experiment has several deciders on it alone
+                terms = self._leases.held(id, self.now), self._leases.wanted(id)
+                lease = grant_lease(self.connection, experiment, *terms)
                 if lease is not None:
                     self._granted[id] = lease
 

@@ -23,6 +23,7 @@ from balaclava.service.engine.unit_of_work import (
     LeaseLostError,
     OverdueWindowsError,
     Prefetch,
+    SegmentTakenError,
     UnitOfWork,
 )
 from balaclava.service.problems import Problem
@@ -201,7 +202,8 @@ class Writer:
                 self._refuse(batch, work, problem, problem.detail)
                 return
             except (LeaseLostError, IntegrityError) as error:
-                if self._discard(work) and retries > 0:
+                used_leases = self._discard(work)
+                if (used_leases or isinstance(error, SegmentTakenError)) and retries > 0:
                     retries -= 1
                     continue  # by the rows of the experiments
                 refusal = Problem(503, _NOT_COMMITTED, retry_after=1)

@@ -64,6 +64,7 @@ class ExperimentOut(AnswerBody):
     prior: dict[str, Any] | None
     same_means: bool
     held_out: dict[str, Any] | None
+    segment: str | None
 
 
 class ShareTaskForOut(AnswerBody):
@@ -159,6 +160,7 @@ class PopulationOut(AnswerBody):
     left_epsilon: float
     left_delta: float
     overspent: bool
+    segments: dict[str, float]
 
 
 class PopulationsOut(AnswerBody):

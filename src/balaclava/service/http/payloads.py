@@ -92,6 +92,11 @@ class ExperimentIn(Payload):
     )
     rewards_per_person: Annotated[int, Field(ge=1, le=10**6)] = 1
     population: Name | None = None
+    segment: Name | None = Field(
+        None,
+        description="of the population: a person learns in the experiments of one segment only, so "
+        "the losses of segments do not add",
+    )
     owner: Text = ""
     purpose: Text = ""
     retention: Retention | None = Field(

@@ -19,6 +19,18 @@ A crash between a commit and its flush leaves the ledger one commit behind, per 
 that commit was seen. A ledger that is further behind was itself restored from a backup, or if it is
 behind a service that was stopped in order, which notes that in the database.
 
+Segments of a population share no participants: a person learns in the experiments of one segment
+only. A person's loss is at most that of the experiments without a segment and of the segment with
+the largest loss, so only that one is spent.
+
+Proof. A person joins a segment with the first decision that could learn, before any reward of the
+    person is in the population. In other segments no decision of the person learns. So two runs
+    that differ in one person's rewards differ in the inputs of the experiments of one segment, and
+    of those without a segment; their losses add, by adaptive composition. A restore forgets who
+    joined which segment since the backup. So after it the charges before it add, whatever their
+    segments: they cover every segment that a person was or is in. An experiment that may use
+    rewards twice is charged again, and this charge adds too.
+
 The ledger is append-only: triggers refuse updates and deletions of entries.
 """
 
@@ -74,6 +86,13 @@ erasures = sa.Table(  # replayed after a restore of the database
     sa.Column("digest", sa.String(64), nullable=False),  # keyed, of a person in the experiment
 )
 
+segments = sa.Table(  # of experiments that are charged within one
+    "segments",
+    _metadata,
+    sa.Column("uid", sa.String(64), primary_key=True),
+    sa.Column("segment", sa.String(200), nullable=False),
+)
+
 commit_counters = sa.Table(
     "counters",
     _metadata,
@@ -89,13 +108,15 @@ _RECORD_COMMIT = (
     "ON CONFLICT (uid) DO UPDATE SET intended = excluded.intended, done = excluded.done "
     "WHERE counters.done < excluded.done"
 )
+_SET_SEGMENT = "INSERT INTO segments (uid, segment) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _COUNTS = "SELECT uid, intended, done FROM counters WHERE uid IN (*)"
 
+_UNCHANGED = ("entries", "links", "erasures", "segments")
 _APPEND_ONLY = {
     "sqlite": [
         f"CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table} "
         "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-        for table in ("entries", "links", "erasures")
+        for table in _UNCHANGED
         for verb in ("UPDATE", "DELETE")
     ],
     "postgresql": [
@@ -104,7 +125,7 @@ _APPEND_ONLY = {
         *(
             f"CREATE OR REPLACE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table} "
             "FOR EACH ROW EXECUTE FUNCTION ledger_is_append_only()"
-            for table in ("entries", "links", "erasures")
+            for table in _UNCHANGED
         ),
     ],
 }
@@ -133,6 +154,7 @@ class Budget(NamedTuple):
     delta: float
     spent_epsilon: float
     spent_delta: float
+    segments: Mapping[str, float] = {}  # epsilon by segment: the largest is in what is spent
 
     @property
     def overspent(self) -> bool:
@@ -331,11 +353,12 @@ class Ledger:
         epsilon: float,
         delta: float,
         actor: str = "",
+        segment: str | None = None,
     ) -> None:
         """Charge an experiment once. Raises, without a charge, if it does not fit."""
         with self._exclusive() as connection:
-            budget = _budgets(connection).get(population)
-            if budget is None:
+            spending = _spendings(connection).get(population)
+            if spending is None:
                 raise Problem(
                     404,
                     f"unknown population {population!r}; create it with PUT "
@@ -344,8 +367,9 @@ class Ledger:
             last = _last_entry(connection, uid)
             if last is not None and last.event == CHARGE:
                 return  # charged before a crash prevented its creation
-            after = (budget.spent_epsilon + epsilon, budget.spent_delta + delta)
-            if budget._replace(spent_epsilon=after[0], spent_delta=after[1]).overspent:
+            budget = spending.budget(population)
+            spending.add(segment, epsilon, delta)
+            if spending.budget(population).overspent:
                 raise Problem(
                     409,
                     f"the budget of population {population!r} is too small: total "
@@ -353,8 +377,10 @@ class Ledger:
                     f"{_pair(budget.spent_epsilon, budget.spent_delta)}, needed "
                     f"{_pair(epsilon, delta)}",
                 )
-            terms = epsilon, delta, "created"
-            _append(connection, CHARGE, population, name, uid, *terms, actor=actor)
+            note = "created" if segment is None else f"created in segment {segment!r}"
+            _append(connection, CHARGE, population, name, uid, epsilon, delta, note, actor=actor)
+            if segment is not None:
+                execute_many(connection, _SET_SEGMENT, [(uid, segment)])
 
     def uncommitted_charges(self, population: str) -> dict[str, tuple[str, float, float]]:
         """Charges of experiments that no commit has created: name, epsilon and delta, by uid."""
@@ -457,16 +483,47 @@ def _pair(epsilon: float, delta: float) -> str:
     return f"({rounded_up(epsilon)}, {rounded_up(delta)})"
 
 
+class _Spending:
+    """The total of a population, and what is spent of it, by segment."""
+
+    def __init__(self) -> None:
+        self.total = 0.0, 0.0
+        self._all = [0.0, 0.0]  # without a segment, or before a restore
+        self._segments: dict[str, list[float]] = {}
+
+    def add(self, segment: str | None, epsilon: float, delta: float) -> None:
+        mine = self._all if segment is None else self._segments.setdefault(segment, [0.0, 0.0])
+        mine[0] += epsilon
+        mine[1] += delta
+
+    def dissolve_segments(self) -> None:
+        """Let what was spent so far add: after a restore, persons may join other segments."""
+        for epsilon, delta in self._segments.values():
+            self.add(None, epsilon, delta)
+        self._segments = {}
+
+    def budget(self, name: str) -> Budget:
+        epsilons, deltas = zip([0.0, 0.0], *self._segments.values(), strict=True)
+        epsilon, delta = self._all[0] + max(epsilons), self._all[1] + max(deltas)
+        by_segment = {each: spent for each, (spent, _) in self._segments.items()}
+        return Budget(name, *self.total, epsilon, delta, by_segment)
+
+
+def _spendings(connection: sa.Connection) -> dict[str, _Spending]:
+    of = {row.uid: row.segment for row in connection.execute(sa.select(segments))}
+    spendings: dict[str, _Spending] = {}
+    for row in connection.execute(sa.select(entries).order_by(entries.c.id)):
+        if row.population is not None:
+            spending = spendings.setdefault(row.population, _Spending())
+            if row.event == POPULATION:
+                spending.total = row.epsilon, row.delta
+            else:
+                spending.add(of.get(row.uid), row.epsilon, row.delta)
+        if row.event == RESTORED:
+            for each in spendings.values():
+                each.dissolve_segments()
+    return spendings
+
+
 def _budgets(connection: sa.Connection) -> dict[str, Budget]:
-    budgets: dict[str, Budget] = {}
-    wanted = sa.select(entries).where(entries.c.population.is_not(None)).order_by(entries.c.id)
-    for row in connection.execute(wanted):
-        name, total, delta, spent, spent_delta = budgets.get(
-            row.population, Budget(row.population, 0.0, 0.0, 0.0, 0.0)
-        )
-        if row.event == POPULATION:
-            total, delta = row.epsilon, row.delta
-        else:
-            spent, spent_delta = spent + row.epsilon, spent_delta + row.delta
-        budgets[name] = Budget(name, total, delta, spent, spent_delta)
-    return budgets
+    return {name: each.budget(name) for name, each in _spendings(connection).items()}

@@ -146,6 +146,14 @@ persons = sa.Table(
     sa.Column("decision", sa.String(22)),  # that set it
 )
 
+members = sa.Table(  # the segment of a population that a person learns in
+    "members",
+    metadata,
+    sa.Column("population", sa.String(200), primary_key=True),
+    sa.Column("digest", sa.String(64), primary_key=True),  # keyed
+    sa.Column("segment", sa.String(200), nullable=False),
+)
+
 leases = sa.Table(  # runs of slots of an experiment that a process decides by
     "leases",
     metadata,

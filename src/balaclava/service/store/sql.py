@@ -56,6 +56,7 @@ OLD_DECISIONS = (
     "SELECT id, round, arm, phase, made, state, request FROM decisions "
     "WHERE experiment = ? AND made < ? ORDER BY made LIMIT ?"
 )
+SINCE = "SELECT count(*) FROM decisions WHERE experiment = ? AND made >= ?"
 OLDEST_DECISION = "SELECT min(made) FROM decisions WHERE experiment = ?"
 UPSERT_PERSON = (
     "INSERT INTO persons (experiment, digest, decisions, arm, decision) VALUES (?, ?, ?, ?, ?) "
@@ -64,6 +65,10 @@ UPSERT_PERSON = (
 )
 ADD_PERSON = (
     "INSERT INTO persons (experiment, digest, decisions) VALUES (?, ?, 0) ON CONFLICT DO NOTHING"
+)
+SEGMENTS = "SELECT segment FROM members WHERE population = ? AND digest IN (*)"
+JOIN_SEGMENT = (
+    "INSERT INTO members (population, digest, segment) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 )
 UPSERT_META = (
     "INSERT INTO meta (name, value) VALUES (?, ?) "

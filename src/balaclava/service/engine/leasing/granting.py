@@ -102,9 +102,9 @@ def await_leases(connection: Connection, experiment: ServedExperiment) -> None:
 
 
 def grant_lease(
-    connection: Connection, experiment: ServedExperiment, held: int
+    connection: Connection, experiment: ServedExperiment, held: int, wanted: int
 ) -> HeldLease | None:
-    """Lease further slots to this process, after its own decision.
+    """Lease at most `wanted` further slots to this process, after its own decision.
 
     None while leases have one slot, or if the process holds as many unused slots as a lease has.
     Call while holding the experiment's row. The lease holds once the transaction is committed.
@@ -112,7 +112,7 @@ def grant_lease(
     counters, runner = experiment.counters, experiment.runner
     pools = arm_slots.find_pools(runner.state)
     size = int(pools.size[runner.slot_of(counters.last_arm)])
-    length = lease_length(size, experiment.definition.deciders) - 1
+    length = min(lease_length(size, experiment.definition.deciders) - 1, wanted)
     if held >= length:
         return None
     runs: list[SlotRun] = []

@@ -12,6 +12,7 @@ from balaclava.service.engine.served_experiment import RUNNING, Counters, Offer,
 
 # A lease is not used in its last moments: its owner's clock may be ahead.
 _MARGIN = 0.5  # seconds
+_FIRST_LEASE = 2  # slots
 
 
 class SlotRun(NamedTuple):
@@ -86,6 +87,7 @@ class LeasedExperiment(ServedExperiment):
         self._retired, self._leader = set(experiment.retired), experiment.leader()
         self._cached_values = None
         self.leases: list[HeldLease] = []
+        self.last_lease: HeldLease | None = None  # also when it is over
         self.begin(0.0)
 
     def begin(self, now: float) -> None:
@@ -159,9 +161,11 @@ class LeaseBook:
             self.by_id[experiment.id] = None
             return
         leased, known = LeasedExperiment(experiment), self.by_id.get(experiment.id)
-        leased.leases = [] if known is None else known.leases
+        if known is not None:
+            leased.leases, leased.last_lease = known.leases, known.last_lease
         if lease is not None:
             leased.leases.append(lease)
+            leased.last_lease = lease
         self.by_id[experiment.id] = self.by_name[experiment.definition.name] = leased
 
     def drop(self, id: int) -> None:
@@ -174,6 +178,19 @@ class LeaseBook:
         """Unused slots of an experiment."""
         known = self.by_id.get(id)
         return 0 if known is None else sum(lease.left(now) for lease in known.leases)
+
+    def wanted(self, id: int) -> int:
+        """Slots of the next lease, at most: twice those of one that was used up.
+
+        After one that was not, about as many as it was used for. Slots that expire make batches
+        smaller, and their sums noisier: without traffic for it a lease must not be long. This
+        follows from requests and clocks alone.
+        """
+        known = self.by_id.get(id)
+        last = None if known is None else known.last_lease
+        if last is None:
+            return _FIRST_LEASE
+        return 2 * last.granted if last.used == last.granted else last.used + 1
 
     def all_leases(self) -> list[HeldLease]:
         return [lease for each in self.by_name.values() for lease in each.leases]
