@@ -63,7 +63,8 @@ def ratio_document(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> di
     """Shares of displayed decisions by arm, of ended windows, and whether they differ.
 
     The intervals hold for all arms and at all times, but for RATIO_ERROR: an arm is counted in the
-    order of decisions; each is displayed or not. If two are disjoint, the shares differ.
+    order of decisions; each is displayed or not. If two are disjoint, the shares differ: by the arm,
+    or by the time, since a policy decides other arms at other times.
     """
     arms: list[dict[str, Any]] = []
     failure = RATIO_ERROR / max(len(labels), 1)
@@ -79,6 +80,7 @@ def ratio_document(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> di
     if differ:
         sentence = (
             "Decisions of some arms are displayed more often than those of others: means by arm "
-            "are of different participants. Look for errors in pages, logs and filters."
+            "are of different participants. Look for errors in pages, logs and filters, and for a "
+            "time in which reports of exposures were lost: arms have other shares at other times."
         )
     return {"arms": arms, "alarm": differ, "sentence": sentence}
