@@ -63,8 +63,8 @@ def ratio_document(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> di
     """Shares of displayed decisions by arm, of ended windows, and whether they differ.
 
     The intervals hold for all arms and at all times, but for RATIO_ERROR: an arm is counted in the
-    order of decisions; each is displayed or not. If two are disjoint, the shares differ: by the arm,
-    or by the time, since a policy decides other arms at other times.
+    order of decisions; each is displayed or not. If two are disjoint, the shares differ: by arm, or
+    by time, since a policy decides other arms at other times.
     """
     arms: list[dict[str, Any]] = []
     failure = RATIO_ERROR / max(len(labels), 1)
