@@ -51,8 +51,9 @@ CHECKS = re.compile(  # how a test can fail; the rules of a state machine assert
 )
 INSIDE_A_FILE = {"Params", "State", "World"}  # of a policy or an environment
 MOST_LINES = 77_000  # .py and .pyi in the package: lower it when you can
-MOST_MODULES = 12  # in a folder, but for folders of one-algorithm files
+MOST_MODULES = 12  # in a folder, but for folders of one-algorithm files and of migrations
 ONE_ALGORITHM_FILES = {"environments", *(f"policies/{p.name}" for p in FAMILIES)}
+ONE_ALGORITHM_FILES |= {"service/store/migrations/versions"}
 PARTICIPLES = {"found", "given", "told", "said"}
 LONGEST = 60  # lines of a function, without its documentation and the functions inside it
 

@@ -12,8 +12,8 @@ from balaclava.service.engine.unreleased import awaits_release, end_batch, is_in
 from balaclava.service.store import sql
 from balaclava.service.store.schema import OPEN
 
-# Rows of an experiment and a tick, of which there are two a second; or as many as it decided in the
-# last second, so that deletion is twice as fast as what it follows.
+# Rows of an experiment and a tick, at two ticks a second; or as many as it decided in the last
+# second, so that deletion is twice as fast as what it follows.
 MOST_ROWS = 2_000
 _AGAIN = 60.0  # seconds after which rows of an unreleased batch are checked again; a guess, flat
 _FREE_SHARE = 4  # of SQLite's pages, one in so many may be free before the file shrinks

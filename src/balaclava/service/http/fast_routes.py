@@ -23,7 +23,7 @@ from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, problem_re
 
 _JSON = re.compile(rb"application/([\w.-]+\+)?json\s*(;|$)", re.IGNORECASE)
 # An invalid body with more faults or bytes is answered without a list of its faults.
-_MOST_FAULTS, _MOST_LISTED = 1_000, 65_536
+_LISTED_FAULTS, _LISTED_BYTES = 1_000, 65_536
 _TOO_MANY_FAULTS = Problem(
     422, "the body is invalid; send one with fewer elements to see what is wrong with it"
 )
@@ -84,7 +84,7 @@ class _FastEndpoint:
             try:
                 payload = self._payload.validate_json(body)
             except ValidationError as error:
-                if error.error_count() > _MOST_FAULTS or len(body) > _MOST_LISTED:
+                if error.error_count() > _LISTED_FAULTS or len(body) > _LISTED_BYTES:
                     raise _TOO_MANY_FAULTS from None
                 return body
             response: Response = await self._route.endpoint(*request.path_params.values(), payload)

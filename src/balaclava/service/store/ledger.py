@@ -27,8 +27,8 @@ Proof. A person joins a segment with the first decision that could learn, before
     person is in the population. In other segments no decision of the person learns. So two runs
     that differ in one person's rewards differ in the inputs of the experiments of one segment, and
     of those without a segment; their losses add, by adaptive composition. A restore forgets who
-    joined which segment since the backup. So after it the charges before it add, whatever their
-    segments: they cover every segment that a person was or is in. An experiment that may use
+    joined which segment since the backup. So after it the charges before it add, of all segments:
+    they cover every segment that a person was or is in. An experiment that may use
     rewards twice is charged again, and this charge adds too.
 
 The ledger is append-only: triggers refuse updates and deletions of entries.
