@@ -15,10 +15,12 @@ from balaclava.privacy.accounting import gaussian_delta
 from balaclava.privacy.exact_noise import vector_to_steps
 from balaclava.privacy.mechanisms.analytic_gaussian import (
     exact_gaussian_vector,
+    gaussian_excess,
     gaussian_fault,
     gaussian_release,
     gaussian_shift,
     gaussian_vector_release,
+    group_epsilon,
 )
 from balaclava.privacy.mechanisms.base import Terms, declared_mechanism, distance
 from balaclava.privacy.mechanisms.laplace import laplace_vector_release
@@ -110,3 +112,13 @@ def test_settings_that_exact_gaussian_noise_cannot_keep_are_named() -> None:
     assert "is too large for Gaussian noise" in gaussian_fault(700.1, 0.01, 1)
     assert "is too small for exact Gaussian noise on 5 elements" in gaussian_fault(1.99e-5, 0.01, 5)
     assert gaussian_fault(2.01e-5, 0.01, 5) == ""
+
+
+@pytest.mark.parametrize("rewards", [1, 25, 10_000])
+@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+def test_a_group_pays_for_exact_noise_in_each_release(rewards: int, delta: float) -> None:
+    """Epsilon has 4e-6 a reward added; delta is divided by e^(4e-6) a reward first; no more."""
+    shift, cost = 0.3, 4e-6 * rewards
+    epsilon = group_epsilon(shift, delta, rewards)
+    assert gaussian_excess(shift, epsilon - cost) <= delta * math.exp(-cost)
+    assert gaussian_excess(shift, epsilon - cost - 1e-9) > delta * math.exp(-cost)
