@@ -16,7 +16,7 @@ ALLOWED = {
     "status": {"Draft"},
     "data_product_type": {"Machine learning model"},
     "variant_name": {"Pure DP", "Approximate DP"},
-    "model_name": {"Local", "Central"},
+    "model_name": {"Local", "Central", "Shuffle", "Federated", "Varies"},
     "release_type": {"One release", "Many releases"},
     "data_source_type": {"Static", "Dynamic"},
     "access_type": {"Interactive", "Non-interactive"},
@@ -24,7 +24,7 @@ ALLOWED = {
 OPTIONAL = {
     "basic": {"data_product_sector"},
     "privacy_loss": {"privacy_parameters_details"},
-    "deployment_model": {"release_type_details"},
+    "deployment_model": {"release_type_details", "model_name_details"},
     "administrative": {"registry_authors"},
 }
 FILLED = {
@@ -54,14 +54,24 @@ def record_of(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "policy",
+    ("policy", "model"),
     [
-        {"name": "dp-imed", "arms": 3, "epsilon": 1.0},
-        {"name": "dp-imed", "arms": 3, "epsilon": 1.0, "delta": 1e-6, "noise": "gaussian"},
-        {"name": "ldp-ucb-bernoulli", "arms": 3, "epsilon": 2.0},
+        ({"name": "dp-imed", "arms": 3, "epsilon": 1.0}, "Central"),
+        ({"name": "dp-imed", "arms": 3, "epsilon": 1.0, "trust": "split"}, "Federated"),
+        (
+            {"name": "dp-imed", "arms": 3, "epsilon": 1.0, "delta": 1e-6, "noise": "gaussian"},
+            "Central",
+        ),
+        (
+            {"name": "dp-squarecb", "arms": 3, "features": 2, "epsilon": 1.0, "delta": 1e-6},
+            "Central",
+        ),
+        ({"name": "ldp-ucb-bernoulli", "arms": 3, "epsilon": 2.0}, "Local"),
     ],
 )
-def test_a_complete_file_reaches_the_third_tier(policy: dict[str, Any], tmp_path: Path) -> None:
+def test_a_complete_file_reaches_the_third_tier(
+    policy: dict[str, Any], model: str, tmp_path: Path
+) -> None:
     text = assessment_template(policy=policy, rewards_per_person=2)
     record = record_of(written(tmp_path, text))
     assert set(record) == {"url_slug", "status", "tier", "deployment"}
@@ -77,6 +87,11 @@ def test_a_complete_file_reaches_the_third_tier(policy: dict[str, Any], tmp_path
         for name, value in values.items():
             assert value in ALLOWED.get(name, {value: None} if isinstance(value, str) else [value])
     loss = deployment["privacy_loss"]["privacy_parameters"]
+    trusted = deployment["deployment_model"]
+    assert ("Neither server need be trusted alone" in str(trusted)) == ("trust" in policy)
+    assert trusted["model_name"] == model
+    own = "own decision" in deployment["dp_variant"]["unprotected_quantities"]
+    assert own == (policy["name"] == "dp-squarecb")
     assert loss["epsilon"] >= 2.0  # two rewards of a participant
     assert ("delta" in loss) == ("delta" in policy)
     assert deployment["basic"]["intended_use"] == 'Choose a reminder: "text" or call'

@@ -14,6 +14,7 @@ from typing import Any
 import balaclava
 from balaclava.auditing.proof_notes import proof_of, with_used
 from balaclava.errors import ExperimentFileError
+from balaclava.privacy.guarantee import NOTIONS
 from balaclava.reporting.assessment_input import AssessmentInput
 
 # Fields by tier; those of tier 1 are required.
@@ -39,6 +40,8 @@ TIERS: dict[int, dict[str, tuple[str, ...]]] = {
         ),
     },
 }
+# The registry has no name for two servers; of its five this is the nearest.
+_MODELS = {"central": "Central", "local": "Local", "split": "Federated"}
 
 
 def registry_record(assessment: AssessmentInput) -> tuple[dict[str, Any], list[str]]:
@@ -125,6 +128,7 @@ def _promise(assessment: AssessmentInput) -> Iterator[tuple[str, dict[str, Any]]
             "data_domain": f"Streams of rewards, one a decision: {_range_of(assessment)}.",
             "unprotected_quantities": (
                 "The times of decisions, who took part, the names of arms"
+                + (", each participant's own decision" if guarantee.scope == "joint" else "")
                 + (", and whether a reward arrived." if not _in_window(assessment) else ".")
             ),
         },
@@ -150,7 +154,8 @@ def _practice(assessment: AssessmentInput) -> Iterator[tuple[str, dict[str, Any]
     yield (
         "deployment_model",
         {
-            "model_name": "Local" if guarantee.model == "local" else "Central",
+            "model_name": _MODELS[guarantee.model],
+            "model_name_details": NOTIONS["view"] if guarantee.model == "split" else "",
             "actors": answers.get("operator", ""),
             "release_type": "Many releases",
             "release_type_details": "Every decision is a release; "
