@@ -193,7 +193,7 @@ def test_both_clients_offer_the_same() -> None:
         }
 
     assert signatures(Client) == signatures(AsyncClient)
-    assert len(signatures(Client)) == 28
+    assert len(signatures(Client)) == 29
 
 
 def test_help_shows_each_call_with_its_answer() -> None:
@@ -277,6 +277,9 @@ def test_what_admins_do(client: Client, name: str, service: tuple[str, str]) -> 
     assert [each["event"] for each in entries if each["population"] == "town"] == (
         ["population", "charge"]
     )
+    assert client.charge_release("town", "log of spring", 1.5)["left_epsilon"] == 0.5
+    with pytest.raises(ServiceConflictError, match="too small"):
+        client.charge_release("town", "log of spring", 1.5)
     key = client.create_key("read", "a reader")
     with Client(service[0], key["key"]) as reader:
         assert reader.results(name)["decisions"] == 1

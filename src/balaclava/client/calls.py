@@ -174,6 +174,13 @@ def _read_receipts(document: Any) -> list[RewardReceipt]:
     ]
 
 
+def charge_release(population: str, release: str, epsilon: float, delta: float) -> Call[Document]:
+    """Charge a release, once however often the request is sent."""
+    body: Document = {"request_id": secrets.token_urlsafe(16), "release": release}
+    body |= {"epsilon": epsilon, "delta": delta}
+    return Call("POST", path("populations", population, "charges"), unchanged, body)
+
+
 def get(*parts: str, **query: Any) -> Call[Document]:
     """Read one document."""
     return Call("GET", path(*parts), unchanged, query=query or None)

@@ -597,6 +597,28 @@ class ServiceCalls:
         return self._send(Call("PUT", calls.path("populations", name), calls.unchanged, body))
 
     @endpoint
+    def charge_release(
+        self, population: str, release: str, epsilon: float, delta: float = 0.0
+    ) -> Exchange[Document]:
+        """Charge a population for a release made elsewhere, before it is made. Admin only.
+
+        Each call is a charge of its own. `bl.release_log(..., charge=...)` calls it.
+
+        Args:
+            population: Whose data is released.
+            release: What it is, for the ledger: as "log of spring".
+            epsilon: Its privacy loss.
+            delta: The same.
+
+        Returns:
+            The budget.
+
+        Raises:
+            ServiceConflictError: It does not fit into the budget; nothing is charged.
+        """
+        return self._send(calls.charge_release(population, release, epsilon, delta))
+
+    @endpoint
     def ledger(self) -> Exchange[Document]:
         """Read all budgets and all ledger entries. Admin only.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 
 import numpy as np
@@ -76,3 +77,43 @@ def test_rewards_outside_the_range_are_refused_or_clipped(tmp_path):
     assert wide[1].mean == pytest.approx(7.25, abs=1e-4)
     with pytest.raises(bl.errors.ParameterError, match="epsilon"):
         bl.release_log(log, "arm", "reward", 0.0)
+
+
+@pytest.mark.parametrize("even_rows", [300, 5_000])
+def test_a_log_that_learned_early_is_warned_of(tmp_path, even_rows):
+    """Of 10,000 rows the first are even: halves of the log differ by two per cent at 300."""
+    rng = np.random.default_rng(2)
+    later = [("b" if rng.random() < 0.95 else "a", 1) for _ in range(10_000 - even_rows)]
+    log = write(tmp_path / "log.csv", mixed(rng, even_rows) + later)
+    with pytest.warns(bl.errors.AdaptiveLogWarning):
+        bl.release_log(log, "arm", "reward", 1.0)
+
+
+def test_no_log_with_fixed_shares_is_warned_of(tmp_path):
+    """Statistical: 60 logs, with rare arms and short ones; a false alarm has chance below 10^-4."""
+    rng = np.random.default_rng(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows in (1, 2, 5, 20, 300, 2_000) * 10:
+            arms = rng.choice(["a", "b", "c", "d"], rows, p=[0.9, 0.09, 0.009, 0.001])
+            log = write(tmp_path / "log.csv", [(arm, 0) for arm in arms])
+            assert sum(row.rewards for row in bl.release_log(log, "arm", "reward", 1.0)) == rows
+
+
+def test_a_release_is_charged_before_it_is_made(tmp_path, monkeypatch):
+    log, events = write(tmp_path / "log.csv", [("a", 0.5), ("b", 0.25)]), []
+    module = importlib.import_module("balaclava.advice.log.release")
+    draw = module.laplace_release
+    noted = lambda *terms: events.append("noise") or draw(*terms)  # noqa: E731
+    monkeypatch.setattr(module, "laplace_release", noted)
+
+    def refuse(epsilon):
+        raise bl.errors.PrivacyError("too much")
+
+    with pytest.raises(bl.errors.PrivacyError, match="too much"):
+        bl.release_log(log, "arm", "reward", 0.5, charge=refuse)
+    with pytest.raises(bl.errors.RewardError):  # which releases nothing, and costs nothing
+        bl.release_log(log, "arm", "reward", 0.5, reward_range=(0, 0.3), charge=events.append)
+    assert events == []
+    bl.release_log(log, "arm", "reward", 0.5, charge=events.append)
+    assert events == [0.5, "noise", "noise"]

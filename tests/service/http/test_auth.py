@@ -46,6 +46,7 @@ RIGHTS: dict[tuple[str, str], Any] = {
     ("GET", "/v1/populations"): READ,
     ("GET", "/v1/version"): READ,
     ("PUT", "/v1/populations/{name}"): ADMIN,
+    ("POST", "/v1/populations/{name}/charges"): ADMIN,
     ("GET", "/v1/decisions/{decision_id}"): ADMIN,
     ("GET", "/v1/ledger"): ADMIN,
     ("GET", "/v1/audit-trail"): ADMIN,

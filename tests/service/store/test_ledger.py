@@ -158,3 +158,23 @@ def test_two_processes_never_spend_more_than_a_total(ledger: Ledger, database: s
     assert refusals == [409] * 6
     assert ledger.budgets()["patients"].spent_epsilon == 10.0
     other.close()
+
+
+def test_a_release_made_elsewhere_is_charged_once_a_request(ledger: Ledger) -> None:
+    ledger.set_population("customers", 1.0, 1e-6)
+    ledger.charge("customers", "first", "uid-1", 0.25, 0.0)
+    spring = 0.5, 0.0, "log of spring"
+    for _ in range(2):  # the answer to the first request was lost
+        assert ledger.charge_release("customers", "r1", spring, "eve").spent_epsilon == 0.75
+    with pytest.raises(Problem, match="charged another release"):
+        ledger.charge_release("customers", "r1", (0.25, 0.0, "log of spring"))
+    for terms in (spring, (0.1, 1e-5, "log of summer")):
+        with pytest.raises(Problem, match="too small"):
+            ledger.charge_release("customers", "r2", terms)
+    with pytest.raises(Problem, match="unknown population"):
+        ledger.charge_release("nobody", "r3", spring)
+    assert ledger.charge_release("customers", "r2", (0.25, 0.0, "again")).spent_epsilon == 1.0
+    assert ledger.charge_release("customers", "r1", spring).spent_epsilon == 1.0
+    assert ledger.uncommitted_charges("customers").keys() == {"uid-1"}  # releases are never voided
+    assert [entry["note"] for entry in ledger.entries()[2:]] == ["log of spring", "again"]
+    assert ledger.require_intact() == 4

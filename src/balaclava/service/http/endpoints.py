@@ -231,6 +231,17 @@ def add_administration(router: APIRouter, service: Service, key_of: KeyOf) -> No
         terms = total.epsilon, total.delta, key.actor
         return service.ledger.set_population(name, *terms).document()
 
+    @router.post("/v1/populations/{name}/charges", **_answers(answers.PopulationOut))
+    def charge_release(
+        name: payloads.Name,
+        charge: payloads.ChargeIn,
+        key: Annotated[ApiKey, Depends(key_of)],
+    ) -> dict[str, Any]:
+        """Charge a release that is made elsewhere, such as that of a log, before it is made."""
+        terms = charge.epsilon, charge.delta, charge.release
+        budget = service.ledger.charge_release(name, charge.request_id, terms, key.actor)
+        return budget.document()
+
     @router.get(
         "/v1/experiments/{name}/export",
         response_class=StreamingResponse,

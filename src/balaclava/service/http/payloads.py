@@ -274,6 +274,13 @@ class PopulationIn(Payload):
     delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
+class ChargeIn(PopulationIn):
+    """A release that is made elsewhere, and its privacy loss."""
+
+    release: Name = Field(description="what is released, for the ledger")
+    request_id: ShortText = Field(description="the same id is charged once")
+
+
 class KeyIn(Payload):
     """A new API key."""
 

@@ -37,6 +37,7 @@ The ledger is append-only: triggers refuse updates and deletions of entries.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import sqlite3
 import threading
@@ -56,6 +57,7 @@ from balaclava.service.store.sql import execute_many, fetch
 _metadata = sa.MetaData()
 POPULATION, CHARGE, RESTORED, VOID = "population", "charge", "restored", "void"
 KEY_MADE, KEY_REVOKED = "key made", "key revoked"
+RELEASED_ELSEWHERE = "release"
 CREATED, EDITED, ERASED, EXPORTED = "created", "edited", "erased", "exported"
 _CHARGES = (CHARGE, RESTORED, VOID)
 _BUDGET_SECONDS = 1.0  # age of cached budgets: another process may raise a total
@@ -357,30 +359,38 @@ class Ledger:
     ) -> None:
         """Charge an experiment once. Raises, without a charge, if it does not fit."""
         with self._exclusive() as connection:
-            spending = _spendings(connection).get(population)
-            if spending is None:
-                raise Problem(
-                    404,
-                    f"unknown population {population!r}; create it with PUT "
-                    "/v1/populations/{name} and a total (epsilon, delta)",
-                )
+            spending = _spending(connection, population)
             last = _last_entry(connection, uid)
             if last is not None and last.event == CHARGE:
                 return  # charged before a crash prevented its creation
-            budget = spending.budget(population)
-            spending.add(segment, epsilon, delta)
-            if spending.budget(population).overspent:
-                raise Problem(
-                    409,
-                    f"the budget of population {population!r} is too small: total "
-                    f"{_pair(budget.epsilon, budget.delta)}, spent "
-                    f"{_pair(budget.spent_epsilon, budget.spent_delta)}, needed "
-                    f"{_pair(epsilon, delta)}",
-                )
+            spending.charge(population, segment, epsilon, delta)
             note = "created" if segment is None else f"created in segment {segment!r}"
             _append(connection, CHARGE, population, name, uid, epsilon, delta, note, actor=actor)
             if segment is not None:
                 execute_many(connection, _SET_SEGMENT, [(uid, segment)])
+
+    def charge_release(
+        self,
+        population: str,
+        request_id: str,
+        terms: tuple[float, float, str],
+        actor: str = "",
+    ) -> Budget:
+        """Charge a release that the service does not make: epsilon, delta, and what it is.
+
+        The same `request_id` is charged once. Raises, without a charge, if it does not fit.
+        """
+        uid = hashlib.sha256(f"release {request_id}".encode("utf-8", "surrogatepass")).hexdigest()
+        mine = (entries.c.uid == uid) & (entries.c.event == RELEASED_ELSEWHERE)
+        known = sa.select(entries).where(mine)
+        with self._exclusive() as connection:
+            spending, row = _spending(connection, population), connection.execute(known).first()
+            if row is None:
+                spending.charge(population, None, *terms[:2])
+                _append(connection, RELEASED_ELSEWHERE, population, None, uid, *terms, actor=actor)
+            elif (row.population, row.epsilon, row.delta, row.note) != (population, *terms):
+                raise Problem(409, "this request_id charged another release; give a new one")
+            return spending.budget(population)
 
     def uncommitted_charges(self, population: str) -> dict[str, tuple[str, float, float]]:
         """Charges of experiments that no commit has created: name, epsilon and delta, by uid."""
@@ -496,6 +506,19 @@ class _Spending:
         mine[0] += epsilon
         mine[1] += delta
 
+    def charge(self, name: str, segment: str | None, epsilon: float, delta: float) -> None:
+        """Add, or raise a `Problem` if so much does not fit into the total."""
+        before = self.budget(name)
+        self.add(segment, epsilon, delta)
+        if self.budget(name).overspent:
+            raise Problem(
+                409,
+                f"the budget of population {name!r} is too small: total "
+                f"{_pair(before.epsilon, before.delta)}, spent "
+                f"{_pair(before.spent_epsilon, before.spent_delta)}, needed "
+                f"{_pair(epsilon, delta)}",
+            )
+
     def dissolve_segments(self) -> None:
         """Let what was spent so far add: after a restore, persons may join other segments."""
         for epsilon, delta in self._segments.values():
@@ -523,6 +546,17 @@ def _spendings(connection: sa.Connection) -> dict[str, _Spending]:
             for each in spendings.values():
                 each.dissolve_segments()
     return spendings
+
+
+def _spending(connection: sa.Connection, population: str) -> _Spending:
+    spending = _spendings(connection).get(population)
+    if spending is None:
+        raise Problem(
+            404,
+            f"unknown population {population!r}; create it with PUT /v1/populations/{{name}} and a "
+            "total (epsilon, delta)",
+        )
+    return spending
 
 
 def _budgets(connection: sa.Connection) -> dict[str, Budget]:
