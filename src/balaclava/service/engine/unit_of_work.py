@@ -381,8 +381,9 @@ class UnitOfWork:
                 continue
             if experiment.state == RUNNING and not experiment.overdue:
                 assert self._leases is not None  # an experiment has several deciders on it alone
-                terms = self._leases.held(id, self.now), self._leases.wanted(id)
-                lease = grant_lease(self.connection, experiment, *terms)
+                wanted = self._leases.wanted(id, self.now, experiment.lease_seconds)
+                held = self._leases.held(id, self.now)
+                lease = grant_lease(self.connection, experiment, held, wanted)
                 if lease is not None:
                     self._granted[id] = lease
 

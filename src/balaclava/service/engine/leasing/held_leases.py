@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -154,6 +155,7 @@ class LeaseBook:
     def __init__(self) -> None:
         self.by_id: dict[int, LeasedExperiment | None] = {}  # None: it is not leased
         self.by_name: dict[str, LeasedExperiment] = {}
+        self._decided: dict[int, float] = {}  # when this process last did so without a lease
 
     def add(self, experiment: ServedExperiment, lease: HeldLease | None = None) -> None:
         """Note what was committed of an experiment, with a new lease."""
@@ -179,15 +181,21 @@ class LeaseBook:
         known = self.by_id.get(id)
         return 0 if known is None else sum(lease.left(now) for lease in known.leases)
 
-    def wanted(self, id: int) -> int:
+    def wanted(self, id: int, now: float, term: float) -> int:
         """Slots of the next lease, at most: twice those of one that was used up.
 
-        After one that was not, about as many as it was used for. Slots that expire make batches
-        smaller, and their sums noisier: without traffic for it a lease must not be long. This
-        follows from requests and clocks alone.
+        After one that was not, about as many as it was used for; none if requests are further apart
+        than a term. Slots that expire make batches smaller, and their sums noisier: without traffic
+        for it a lease must not be long. This follows from requests and clocks alone.
         """
         known = self.by_id.get(id)
         last = None if known is None else known.last_lease
+        before = self._decided.get(id, -math.inf)
+        self._decided[id] = now
+        if last is not None and last.used:
+            before = max(before, last.ends)
+        if now > before + term:
+            return 0
         if last is None:
             return _FIRST_LEASE
         return 2 * last.granted if last.used == last.granted else last.used + 1
