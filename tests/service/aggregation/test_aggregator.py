@@ -63,8 +63,8 @@ def test_a_repeated_share_gets_the_same_answer_whatever_it_is(pair: Pair, ids: l
     """Otherwise the other aggregator, which knows its share, could test a guess of the reward."""
     first, second = split(reward_steps(1.0), pair.bits)
     answers = [pair.send(ids[0], first, 0)]
-    guesses = [(reward_steps(x) - second) % 2**pair.bits for x in (0.0, 1.0)]
-    assert first in guesses
+    guesses = [(reward_steps(x) - second) % 2**pair.bits for x in (1.0, 0.0)]
+    assert guesses[0] == first != guesses[1]  # the last one sent is wrong
     answers += [pair.send(ids[0], guess, 0) for guess in guesses]
     assert {(each.status_code, each.text) for each in answers} == {(200, '{"recorded":true}')}
     pair.send(ids[0], second, 1)
