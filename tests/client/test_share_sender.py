@@ -76,7 +76,12 @@ def test_one_pair_for_each_decision_at_its_time() -> None:
     assert len({len(content) for _, content in aggregators.sent}) == 1
     terms = [httpx.Response(200, content=content).json() for _, content in aggregators.sent]
     assert {(each["epsilon"], each["modulus_bits"]) for each in terms} == {(1.0, BITS)}
-    assert {each.pair for each in sender._known.values()} == {(0, 0)}  # nothing is kept
+    assert not sender._known  # no pair is kept: both shares are the reward
+    sender.expect(decision("one"))  # asked again: nothing leaves twice
+    sender.note_reward(decision("one"), 0.0)
+    time.sleep(RULE["send_after"])
+    assert sender.send_due()
+    assert aggregators.rewards() == steps
 
 
 def test_a_lost_request_sends_the_same_share_again() -> None:

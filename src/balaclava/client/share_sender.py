@@ -15,6 +15,7 @@ from balaclava.privacy.exact_noise import GRID_BITS
 from balaclava.privacy.secret_shares import MOST_BITS, reward_steps, share_text, split
 
 _SHARE_SECONDS = 10.0  # timeout of a request
+_GIVE_UP_SECONDS = 7 * 86_400.0  # an aggregator that was down this long has fixed the batch
 _NOT_YET = 404  # the aggregator was not given the task yet
 
 
@@ -70,7 +71,8 @@ class ShareSender:
                 "the rule has a larger epsilon or another range than agreed; nothing is sent"
             )
         self._rule, self._addresses = dict(rule), addresses
-        self._known: dict[str, OutgoingPair] = {}
+        self._known: dict[str, OutgoingPair] = {}  # that have not left
+        self._sent: set[str] = set()
         self._http = httpx.Client(timeout=_SHARE_SECONDS)
 
     def expect(self, decision: ServiceDecision) -> None:
@@ -79,7 +81,8 @@ class ShareSender:
             raise ParameterError("the decision has no ticket; expect those that learn")
         due = time.monotonic() + self._rule["send_after"]
         outgoing = OutgoingPair(decision.ticket, due, self._rule["default"])
-        self._known.setdefault(decision.decision_id, outgoing)
+        if decision.decision_id not in self._sent:
+            self._known.setdefault(decision.decision_id, outgoing)
 
     def note_reward(self, decision: ServiceDecision, reward: float) -> None:
         """Let this reward count, clipped to the range, if the pair has not left.
@@ -88,16 +91,17 @@ class ShareSender:
             ParameterError: If it is not a number, or the decision is not expected.
         """
         known = self._known.get(decision.decision_id)
-        if known is None or not math.isfinite(reward):
+        unknown = known is None and decision.decision_id not in self._sent
+        if unknown or not math.isfinite(reward):
             raise ParameterError("give a finite number, for a decision that is expected")
-        if known.pair is None and time.monotonic() < known.due:
+        if known is not None and known.pair is None and time.monotonic() < known.due:
             self._known[decision.decision_id] = known._replace(reward=float(reward))
 
     def send_due(self) -> bool:
         """Send the pairs that are due; returns whether all of them arrived."""
         arrived = True
         for id, known in list(self._known.items()):
-            if time.monotonic() >= known.due and known.left:
+            if time.monotonic() >= known.due:
                 if known.pair is None:
                     low, high = self._rule["range"]
                     steps = reward_steps(known.reward, low, high)
@@ -105,9 +109,10 @@ class ShareSender:
                     known = known._replace(pair=pair, reward=0.0)
                     self._known[id] = known
                 left = frozenset(side for side in known.left if not self._send(id, known, side))
-                # Both shares together are the reward.
-                kept = known.pair if left else (0, 0)
-                self._known[id] = known._replace(left=left, pair=kept)
+                self._known[id] = known._replace(left=left)
+                if not left or time.monotonic() > known.due + _GIVE_UP_SECONDS:
+                    del self._known[id]  # both shares together are the reward
+                    self._sent.add(id)
                 arrived &= not left
         return arrived
 
