@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -140,7 +141,7 @@ def audit_command(policy: type[bl.Policy]) -> str:
         if each.required
     }
     parameters |= policy.examples[0]
-    if "base" in parameters:
+    if "base" in parameters and "base" not in policy.examples[0]:
         experts = ", experts=3" if "experts" in parameters else ""
         return f"bl.audit(bl.privatise(base, epsilon=1.0{experts}))"
     command = f"balaclava audit {policy.name}"
@@ -149,7 +150,7 @@ def audit_command(policy: type[bl.Policy]) -> str:
         if name in ("delta", "horizon"):
             command += f" --{name} {value}"
         elif name not in ("arms", "epsilon"):
-            command += f" --set {name}={json.dumps(value)}"
+            command += f" --set {shlex.quote(f'{name}={json.dumps(value)}')}"
     return command
 
 

@@ -99,5 +99,5 @@ def test_a_guarantee_takes_numpy_numbers_and_keeps_plain_ones() -> None:
 
 def test_reports_and_the_local_model_go_together() -> None:
     for model, scope in (("central", "report"), ("local", "trajectory"), ("local", "decision")):
-        with pytest.raises(ParameterError, match="local model goes with scope"):
+        with pytest.raises(ParameterError, match=r"'local' goes with scope 'report', and only"):
             bl.Guarantee(epsilon=1.0, model=model, scope=scope)  # type: ignore[arg-type]

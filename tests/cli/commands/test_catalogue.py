@@ -68,7 +68,8 @@ def test_a_policy_has_its_note_and_all_that_it_uses() -> None:
     assert printed.index("# Noisy sums of batches") < printed.index("# One release for each reward")
     assert "# Rounding to a grid" in printed
     names = [note["name"] for note in json.loads(invoke("proofs", "dp-klucb", "--json").output)]
-    assert names == ["batched", "pools", "memory", "laplace", "exact_noise"]
+    noise = ["laplace", "split_laplace", "secret_shares", "exact_noise"]
+    assert names == ["batched", "pools", "memory", *noise]
 
 
 def test_a_mechanism_and_a_note_have_their_names() -> None:

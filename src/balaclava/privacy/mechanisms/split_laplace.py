@@ -36,7 +36,7 @@ def two_noises_quantile(nats: float) -> float:
     method comes from above.
 
     >>> round(two_noises_quantile(3.0), 4)
-    4.2031
+    4.1181
     """
     x = nats + math.log1p(0.5 * nats)
     for _ in range(_QUANTILE_STEPS):
