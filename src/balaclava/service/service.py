@@ -84,6 +84,7 @@ class Service:
         self.storage, self.ledger, self.vault = storage, ledger, vault
         self.root_path = root_path
         self.webhook_networks: tuple[str, ...] = ()  # of the operator's own
+        self.telemetry = False  # whether requests have spans
         self.clock = Clock()
         self.writer = Writer(storage, ledger, self.clock)
         self._committed: dict[str, ServedExperiment] = {}  # committed copies, for reading only

@@ -14,7 +14,7 @@ from balaclava.errors import ParameterError
 _NOT_IN_ENVIRONMENT = {"allow_from_autoenv": False}
 _IN_A_FILE = frozenset(
     {"database", "ledger", "secrets", "host", "port", "workers", "root_path"}
-    | {"admin_key_file", "webhook_network", "log_format"}
+    | {"admin_key_file", "webhook_network", "log_format", "telemetry"}
 )
 _FROM_ENVIRONMENT = {"auto_envvar_prefix": "BALACLAVA"}
 
@@ -96,6 +96,7 @@ _secrets = option("--secrets", str, "File with the key that pseudonymises person
     multiple=True,
 )
 @option("--log-format", click.Choice(["text", "json"]), "Format of log lines.", default="text")
+@option("--telemetry", bool, "Record spans of requests by OpenTelemetry's API.")
 @option("--no-keys", bool, "Require no API key; on a loopback address only.", **_NOT_IN_ENVIRONMENT)
 @option("--aggregator", bool, "Add up secret shares for the deciders of others.")
 @option("--demo", bool, "Temporary database with simulated visitors.", **_NOT_IN_ENVIRONMENT)

@@ -21,6 +21,7 @@ from balaclava.service.http.metrics import Metrics
 from balaclava.service.http.middleware import RequestMiddleware
 from balaclava.service.http.payloads import FIELD_NAMES, ProblemOut
 from balaclava.service.http.protocol_endpoints import add_snapshot, add_webhooks
+from balaclava.service.http.tracing import RequestTracer
 from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, problem_response
 from balaclava.service.protocols.feature_flags import ServiceFlags, add_feature_flags
 from balaclava.service.protocols.webhooks import WebhookSender
@@ -95,6 +96,7 @@ def create_app(service: Service, *, keys: bool = True) -> FastAPI:
         metrics=metrics,
         local=not keys,
         root_path=service.root_path,
+        tracer=RequestTracer() if service.telemetry else None,
     )
     add_error_handlers(app)
     administrator = require_right(service, keys, "admin")

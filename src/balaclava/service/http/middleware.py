@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from balaclava.service.http.metrics import Metrics
+from balaclava.service.http.tracing import RequestTracer
 from balaclava.service.problems import Problem, problem_response
 
 LARGEST_BODY = 1_000_000  # bytes, part of the HTTP contract
@@ -44,9 +45,10 @@ class RequestMiddleware:
         local: bool = False,
         root_path: str = "",
         largest_body: int = LARGEST_BODY,
+        tracer: RequestTracer | None = None,
     ) -> None:
         self._app, self._metrics, self._local = app, metrics, local
-        self._root_path, self._largest = root_path, largest_body
+        self._root_path, self._largest, self._tracer = root_path, largest_body, tracer
         self._too_large = too_large(largest_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +102,10 @@ class RequestMiddleware:
                 await problem_response(refusal)(scope, receive, guarded)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.record(scope["method"], route, status, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._metrics.record(scope["method"], route, status, seconds)
+            if self._tracer is not None:
+                self._tracer.record(scope, route, status, seconds)
 
 
 def is_loopback(host: str) -> bool:

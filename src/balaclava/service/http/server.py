@@ -48,6 +48,7 @@ class ServerSettings:
     admin_key_file: str | None = None
     webhook_network: tuple[str, ...] = ()
     log_format: str = "text"
+    telemetry: bool = False
 
     def checked(self) -> ServerSettings:
         """Return the settings; raises if they are unsafe or cannot work."""
@@ -90,7 +91,7 @@ class ServerSettings:
         return f"http://{host}:{port}{self.root_path}"
 
     def open(self) -> Service:
-        return Service.open(
+        service = Service.open(
             self.database,
             ledger=self.ledger,
             secrets=self.secrets,
@@ -99,6 +100,8 @@ class ServerSettings:
             root_path=self.root_path,
             webhook_networks=self.webhook_network,
         )
+        service.telemetry = self.telemetry
+        return service
 
 
 def first_key(service: Service, file: str | None = None) -> str | None:
