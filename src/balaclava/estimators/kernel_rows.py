@@ -1,10 +1,10 @@
-"""Rows of features with landmarks: phi(x) = (x, L^-1 k(Z, x)), for regression with a kernel.
+"""Rows of features with landmarks: phi(x) = (x, W' k(Z, x)), for regression with a kernel.
 
 The landmarks z_1, z_2, ... are earlier rows, the kernel is k(x, z) = A / (1 + c |x - z|^2), and
-L L' is its matrix among the landmarks. So <phi(x), phi(y)> is <x, y> plus the kernel's projection
-onto the landmarks (Nystrom). A row becomes a landmark if the ones before explain little of it
-(approximate linear dependence; Engel, Mannor, Meir 2004). L is triangular: a new landmark adds an
-element of phi, and changes no other.
+W W' is the inverse of its matrix among the landmarks. So <phi(x), phi(y)> is <x, y> plus the
+kernel's projection onto the landmarks (Nystrom). A row becomes a landmark if the ones before
+explain little of it (approximate linear dependence; Engel, Mannor, Meir 2004). W is upper
+triangular: a new landmark adds an element of phi, and changes no other.
 """
 
 import math
@@ -31,12 +31,12 @@ class Landmarks(NamedTuple):
 
     count: np.ndarray  # type: ignore[assignment]  # one element
     points: np.ndarray  # [landmark, d]
-    factor: np.ndarray  # [landmark, landmark]: L'
+    weights: np.ndarray  # [landmark, landmark]: W
     row: np.ndarray  # [d + landmarks]: phi
 
     def faults(self, decisions: int) -> Iterator[str]:
         yield from range_faults(0, min(decisions, len(self.points)), count=self.count)
-        if (np.diag(self.factor)[: int(self.count[0])] <= 0.0).any():
+        if (np.diag(self.weights)[: int(self.count[0])] <= 0.0).any():
             yield "a landmark is explained by those before it"
 
 
@@ -46,7 +46,7 @@ def begin_landmarks(d: int, room: int) -> Landmarks:
     return Landmarks(
         count=np.zeros(1, np.int64),
         points=np.zeros((room, d)),
-        factor=np.zeros((room, room)),
+        weights=np.zeros((room, room)),
         row=np.zeros(d + room),
     )
 
@@ -59,9 +59,11 @@ def add_landmark(state: Landmarks) -> None:
     for j in range(count):
         left -= state.row[d + j] * state.row[d + j]
     if count < state.points.shape[0] and left > NOVELTY * AMPLITUDE:
-        for j in range(count):
-            state.factor[j, count] = state.row[d + j]
-        state.factor[count, count] = math.sqrt(left)
+        scale = 1.0 / math.sqrt(left)
+        for i in range(count):
+            for j in range(i, count):
+                state.weights[i, count] -= scale * state.weights[i, j] * state.row[d + j]
+        state.weights[count, count] = scale
         for i in range(d):
             state.points[count, i] = state.row[i]
         state.count[0] += 1
@@ -77,10 +79,7 @@ def expanded(state: Landmarks, x: np.ndarray, bound: float) -> np.ndarray:
         gap = phi[:, i, None] - state.points[:count, i]
         square += gap * gap
     known = AMPLITUDE / (1.0 + SHARPNESS * square)
-    for j in range(count):
-        known[:, j] /= state.factor[j, j]
-        known[:, j + 1 :] -= known[:, j, None] * state.factor[j, j + 1 : count]
-    phi[:, d:] = known
+    phi[:, d:] = products_of_rows(known, state.weights[None, :count])
     return phi
 
 
@@ -104,15 +103,22 @@ def expand(state: Landmarks, x: np.ndarray, bound: float) -> None:
             gap = phi[i] - state.points[j, i]
             square += gap * gap
         phi[d + j] = AMPLITUDE / (1.0 + SHARPNESS * square)
-    for j in range(count):
-        phi[d + j] /= state.factor[j, j]
-        for i in range(j + 1, count):
-            phi[d + i] -= phi[d + j] * state.factor[j, i]
+    for j in range(count - 1, -1, -1):  # element j needs those before it unchanged
+        total = 0.0
+        for i in range(j + 1):
+            total += phi[d + i] * state.weights[i, j]
+        phi[d + j] = total
 
 
 def products_of_rows(rows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-    """Row k times matrix k, in Python; one row, or one matrix, serves all k."""
+    """Row k times matrix k, in Python; one row, or one matrix, serves all k.
+
+    Terms are added in order, as in a loop.
+    """
     size = rows.shape[1]
+    if len(rows) == 1 and size:  # at once: fast, and small enough
+        terms = np.multiply(rows[0, :, None], matrices[:, :size, :size], order="C")
+        return np.asarray(np.add.reduce(terms, axis=1))
     products = np.zeros((max(len(rows), len(matrices)), size))
     for i in range(size):
         products += rows[:, i, None] * matrices[:, i, :size]

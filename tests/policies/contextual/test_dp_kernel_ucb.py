@@ -61,8 +61,11 @@ def test_the_posterior_is_that_of_bayes_rule(disjoint: bool, epsilon: float) -> 
         for block in range(policy.blocks):
             mine = [each for each in told if each[0] == block or not disjoint]
             X, reports = np.array([row for _, row, _ in mine]), np.array([r for *_, r in mine])
-            kernel = 0.25 / (1.0 + 4.0 * ((X[:, None] - Z) ** 2).sum(axis=2))
-            phi = np.hstack([X, np.linalg.solve(state.landmarks.factor.T, kernel.T).T])[:, :size]
+            known, among = (
+                0.25 / (1.0 + 4.0 * ((rows[:, None] - Z) ** 2).sum(axis=2)) for rows in (X, Z)
+            )
+            white = np.linalg.solve(np.linalg.cholesky(among), known.T).T
+            phi = np.hstack([X, white])[:, :size]
             covariance = np.linalg.inv(np.eye(size) + phi.T @ phi / variance)
             assert np.allclose(state.inverse[model, block, :size, :size], covariance)
             mean = covariance @ phi.T @ reports / variance

@@ -499,3 +499,15 @@ def test_bad_features_are_refused_and_change_nothing(name: str) -> None:
         with pytest.raises(ContextError):
             agent.ask(wrong)
     assert agent.save() == before
+
+
+@pytest.mark.statistical
+def test_patience_ends_the_first_episode_of_late_rewards() -> None:
+    """Means of 20 runs: 246 with patience, 713 without; random play has some 2,000."""
+    world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
+    policy = bl.policy("dp-linucb", arms=5, features=3, epsilon=1.0, delta=1e-5, radius_scale=0.3)
+    results = bl.simulate(
+        policy, world, horizon=10_000, repetitions=4, seed=1, checkpoints=1,
+        delay=bl.Delay(mean=1_000), patience=500,
+    )  # fmt: skip
+    assert results.final_regret("dp-linucb").mean() < 450

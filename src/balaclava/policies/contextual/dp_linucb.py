@@ -137,8 +137,9 @@ class DPLinUCB(PrivateLinearPolicy):
     The private policy whose coefficients have proved intervals (`agent.coefficients()`), for
     rewards that must be protected, if the features of participants are known and may be public.
     dp-kernel-ucb has the lower regret if each arm has its own coefficients, means are not linear,
-    or rewards are late: here nothing is learned before all rewards of the first episode are in. Set
-    `radius_scale` to 0.3 if regret matters more than the proof.
+    or rewards are late: here nothing is learned before all rewards of the first episode are in or
+    given up, so set an agent's `patience` to half of the mean delay. Set `radius_scale` to 0.3 if
+    regret matters more than the proof.
 
     The first episode ends after `first_episode` decisions. A later one ends when it has as many and
     det V of the decisions made has grown `episode_growth`-fold since its start. An episode settles

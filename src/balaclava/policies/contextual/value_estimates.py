@@ -48,8 +48,8 @@ class ValueEstimates(ResultTable[ValueEstimate]):
     """Values of the rule, of each fixed arm and of a target, with intervals.
 
     All intervals hold together and at all times, except with probability 1 - confidence, under
-    `condition`, an assumption on arrivals or None. A value is the mean over the decisions so far:
-    participants may change. It is of decisions that the policy learns from.
+    `condition`, an assumption on arrivals or None. A value is the mean over the decisions whose
+    rewards are in the releases, the first ones: participants may change, and the rule learns.
 
     `context_helps` is True if the rule is better than the best fixed arm, False if some fixed arm
     is better than the rule, and None if that is not yet known.
