@@ -126,9 +126,9 @@ export function sendShares() {
 
 async function sendDue() {
   let waits = false;
-  for (const id of await shareIds()) {
+  for (const id of await unsentIds()) {
     const { due, left, pair, rule, ticket } = await changeShare(id, withPair);
-    if (pair === null || left.length === 0) continue;
+    if (pair === null) continue;
     const { epsilon, modulus_bits } = rule; // an honest aggregator with other terms refuses
     const over = Date.now() > due + GIVE_UP_MS;
     const done = [];
@@ -184,10 +184,12 @@ function changeShare(id, change) {
   });
 }
 
-function shareIds() {
+/** Ids of decisions whose shares have not both left. */
+function unsentIds() {
   return inStore("shares", (store, answer) => {
-    const all = store.getAllKeys();
-    all.onsuccess = () => answer(all.result);
+    const ids = store.getAllKeys();
+    const all = store.getAll(); // in the order of ids
+    all.onsuccess = () => answer(ids.result.filter((_, n) => all.result[n].left.length > 0));
   });
 }
 
