@@ -23,13 +23,13 @@ Segments of a population share no participants: a person learns in the experimen
 only. A person's loss is at most that of the experiments without a segment and of the segment with
 the largest loss, so only that one is spent.
 
-Proof. A person joins a segment with the first decision that could learn, before any reward of the
-    person is in the population. In other segments no decision of the person learns. So two runs
-    that differ in one person's rewards differ in the inputs of the experiments of one segment, and
-    of those without a segment; their losses add, by adaptive composition. A restore forgets who
-    joined which segment since the backup. So after it the charges before it add, of all segments:
-    they cover every segment that a person was or is in. An experiment that may use
-    rewards twice is charged again, and this charge adds too.
+Proof. A person joins a segment with the first decision in one that could learn. Which one follows
+    from requests: for the same releases it is the same in two runs that differ in the person's
+    rewards only. In other segments no decision of the person learns. So the two runs differ in the
+    inputs of the experiments of one segment, and of those without a segment; their losses add, by
+    adaptive composition. A restore forgets who joined which segment since the backup. So after it
+    the charges before it add, of all segments: they cover every segment that a person was or is in.
+    An experiment that may use rewards twice is charged again, and this charge adds too.
 
 The ledger is append-only: triggers refuse updates and deletions of entries.
 """
