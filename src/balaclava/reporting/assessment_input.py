@@ -56,6 +56,7 @@ class AssessmentInput:
     population: str = ""
     date: str = ""
     rewards_per_person: int | None = 1  # at most; None: not counted
+    rewards_apart: bool = False  # whether no two rewards of a person are in one release
     repetitions: int = 200
     seed: int = 1
     answers: dict[str, str] = field(default_factory=dict)
@@ -106,8 +107,8 @@ class AssessmentInput:
     @property
     def person_guarantee(self) -> Guarantee | None:
         """The guarantee of one person; None if rewards per person are not counted."""
-        count = self.rewards_per_person
-        return None if count is None else self.reward_guarantee.for_rewards(count)
+        count, apart = self.rewards_per_person, self.rewards_apart
+        return None if count is None else self.reward_guarantee.for_rewards(count, apart=apart)
 
     def simulate(self, progress: Progress | None = None) -> Results:
         """Simulate the policy, and playing at random, on the plausible problem."""

@@ -79,7 +79,11 @@ def assessment_page(
         explanation=stated.explain(),
         epsilon=rounded_up(stated.epsilon),
         levels=nist_levels(
-            assessment.policy, assessment.rewards_per_person, audit, assessment.reward_guarantee
+            assessment.policy,
+            assessment.rewards_per_person,
+            audit,
+            assessment.reward_guarantee,
+            apart=assessment.rewards_apart,
         ),
         results=results,
         plan=plan,

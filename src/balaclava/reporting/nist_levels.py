@@ -32,15 +32,20 @@ def nist_levels(
     rewards_per_person: int | None,
     audit: AuditSummary | None,
     guarantee: Guarantee | None = None,
+    *,
+    apart: bool = False,
 ) -> list[NistLevel]:
     """The eight levels, from epsilon down to how data are collected.
 
     `rewards_per_person` is None if they are not counted; `guarantee` is that of the deployment, if
-    it differs from the policy's.
+    it differs from the policy's. `apart`: no two rewards of a person are in one release.
     """
     guarantee = guarantee or policy.guarantee
     values = _values(policy, rewards_per_person, audit, guarantee)
     chosen = _chosen_variants(rewards_per_person, guarantee)
+    if apart and rewards_per_person is not None and rewards_per_person > 1:
+        chosen |= {"unit": "apart", "counting": "apart"}
+        values["person_guarantee"] = guarantee.for_rewards(rewards_per_person, apart=True)
     levels = []
     for level in _texts():
         variants = level.get("variants", {})

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from balaclava.privacy.randomness import SystemRandomness, seeded
+from balaclava.service.dashboard.page_values import review_page
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.problems import Problem
 from tests.service.manual_service import CloseAll, ManualService
@@ -163,6 +164,10 @@ def test_it_is_charged_for_rewards_apart_and_needs_persons(
     assert charges["apart"] < 0.5 * charges["together"]
     person = service.client.get("/v1/experiments/apart/privacy").json()
     assert "no two rewards of one participant" in str(person)
+    review = review_page(service.service, "apart")
+    assert str(policy.guarantee.for_rewards(9, apart=True)) in review
+    assert "no two of them in the same noisy release" in review
+    assert "times less protected" in review_page(service.service, "together")
     service.client.post("/v1/experiments", json=APART)
     anonymous = service.client.post(DECISIONS, json={})
     assert anonymous.status_code == 422

@@ -75,6 +75,7 @@ def review_page(service: Service, name: str) -> str:
         population=definition.population or "",
         date=str(datetime.datetime.now(datetime.UTC).date()),
         rewards_per_person=cap if named else None,
+        rewards_apart=definition.rewards_apart,
         answers={"cap": answer} if named else {},
         guarantee=experiment.guarantee(restored),
     )
