@@ -2,9 +2,9 @@
 
     python build_stubs.py
 
-The build and `make lint` run it; git ignores the stubs. With them `bl.policy("dp-imed",
-epsilom=1.0)` and `bl.environment("bernouli")` are errors before anything runs. Pass a name that is
-only known at run time as `bl.PolicyName(name)` or `bl.EnvironmentName(name)`.
+The build and `make lint` run it; git ignores the stubs. With them the use of
+`bl.policy("dp-imed", epsilom=1.0)` is an error before anything runs. Names of your own, and names
+that are only known at run time, are taken with any parameters.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.policies.base import POLICIES, Policy
 
 PACKAGE = Path(__file__).parent / "src" / "balaclava"
-# For a call that fits no signature mypy prints all of them, unless one fits once the arguments of
-# types are erased. No string is of this type, and every string is of its erasure; so mypy prints
-# one line, which names it.
-WRONG_CALL = "NameThatTakesTheseParameters"
-WRONG_CALL_STUB = f"""
-_T_co = TypeVar("_T_co", covariant=True)
+# What a shipped name with wrong parameters returns: nothing takes it, and its name says what is
+# wrong. No type excludes the shipped names from `str`, and for a call that fits no signature mypy
+# prints all of them, or the one whose erasure fits, which is never that of the name.
+REFUSED = "WrongParameters"
+REFUSED_STUB = f"""
+_T = TypeVar("_T")
 
-class {WRONG_CALL}(Protocol[_T_co]):
-    def upper(self) -> _T_co: ...
+class {REFUSED}(Generic[_T]): ...
 
 """
 STUB_HEADER = '"""{}; written by build_stubs.py."""\n\n'
@@ -83,12 +82,21 @@ def parameters_of(cls: type[Declared]) -> list[str]:
     return [text + (" = ..." if optional else "") for optional, text in sorted(entries, key=_first)]
 
 
+def what_it_takes(name: str, cls: type[Declared]) -> str:
+    """The names of its parameters, in words."""
+    texts = parameters_of(cls)
+    needed = [text.partition(":")[0] for text in texts if not text.endswith("...")]
+    optional = [text.partition(":")[0] for text in texts if text.endswith("...")]
+    words = f"{name} takes {', '.join(needed) or 'nothing'}"
+    return f"{words}; optional: {', '.join(optional)}" if optional else words
+
+
 def _first(entry: tuple[bool, str]) -> bool:
     return entry[0]
 
 
 def overloads(kind: type[Declared], registry: Registry[Any]) -> str:
-    """Signatures of `bl.policy` or `bl.environment`: one for each name."""
+    """Signatures of `bl.policy` or `bl.environment`: of names, of wrong calls, of other names."""
     base, function = kind.__name__, kind.__name__.lower()
     lines = []
     for name, cls in own(registry).items():
@@ -97,10 +105,13 @@ def overloads(kind: type[Declared], registry: Registry[Any]) -> str:
             f'@overload\ndef {function}(\n    name: Literal["{name}"],\n    /,\n    *,\n'
             f"{parameters}) -> {cls.__name__}: ...\n"
         )
-    for name_kind in (f"{base}Name", f"{WRONG_CALL}[Never]"):
+    for name, cls in own(registry).items():
+        wrong = what_it_takes(name, cls)
         lines.append(
-            f"@overload\ndef {function}(name: {name_kind}, /, **parameters: Any) -> {base}: ...\n"
+            f'@overload\n@deprecated("{wrong}")\ndef {function}(\n    name: Literal["{name}"], /, '
+            f'**parameters: Any\n) -> {REFUSED}[Literal["{wrong}"]]: ...\n'
         )
+    lines.append(f"@overload\ndef {function}(name: str, /, **parameters: Any) -> {base}: ...\n")
     return "".join(lines)
 
 
@@ -109,15 +120,15 @@ def factories_stub() -> str:
     classes = [*own(POLICIES).values(), *own(ENVIRONMENTS).values()]
     imports = {f"from {cls.__module__} import {cls.__name__}\n" for cls in classes}
     for kind in (Policy, Environment):
-        imports.add(f"from {kind.__module__} import {kind.__name__}, {kind.__name__}Name\n")
+        imports.add(f"from {kind.__module__} import {kind.__name__}\n")
     return "".join(
         (
             STUB_HEADER.format("`bl.policy` and `bl.environment`, one signature for each name"),
             "from collections.abc import Mapping, Sequence\nfrom os import PathLike\n",
-            "from typing import Any, Literal, Never, Protocol, TypeVar, overload\n\n",
-            "from numpy.typing import ArrayLike\n\n",
+            "from typing import Any, Generic, Literal, TypeVar, overload\n\n",
+            "from numpy.typing import ArrayLike\nfrom typing_extensions import deprecated\n\n",
             *sorted(imports),
-            WRONG_CALL_STUB,
+            REFUSED_STUB,
             overloads(Policy, POLICIES),
             overloads(Environment, ENVIRONMENTS),
         )

@@ -81,6 +81,7 @@ from balaclava.policies.local_policies import unit_laplace_report as unit_laplac
 from balaclava.policies.local_policies import unit_level as unit_level
 from balaclava.policies.loss_policies import LossPolicy as LossPolicy
 from balaclava.policies.loss_policies import PrivateLossPolicy as PrivateLossPolicy
+from balaclava.policies.pooled_policies import PooledPolicy as PooledPolicy
 from balaclava.privacy.exact_noise import bernoulli as bernoulli
 from balaclava.privacy.exact_noise import bernoulli_exp as bernoulli_exp
 from balaclava.privacy.exact_noise import discrete_laplace as discrete_laplace

@@ -18,19 +18,22 @@ CALLS = """
 import balaclava as bl
 from balaclava.policies import DPIMED
 right: DPIMED = bl.policy("dp-imed", arms=["a", "b"], epsilon=1.0, horizon=100)
-bl.policy("dp-imed", arms=3, epsilom=1.0)
-bl.policy("dp-imedd", arms=3)
-bl.policy("robust-ucb", arms=3, horizon=9, moment_order=2.0, moment_bound=1.0, estimator="mean")
+bl.policy("dp-imed", arms=3, epsilom=1.0).agent()
+refused: bl.Policy = bl.policy("dp-se", arms=3)
+bl.policy("robust-ucb", arms=3, horizon=9, moment_order=2.0, moment_bound=1, estimator="x").agent()
 DPIMED(arms=3, epsilom=1.0)
+bl.policy("doubling-ucb", arms=3, epsilon=1.0, first=3).agent()
+for name in ("dp-se", "dp-imed"):
+    bl.policy(name, arms=2, epsilon=1.0, horizon=9).agent()
 for entry in bl.list_policies():
-    bl.policy(entry.name, arms=2, horizon=9)
-bl.policy(bl.PolicyName("my-own"), arms=2, anything=3)
-bl.environment("bernoulli", means=[0.4, 0.6])
-bl.environment("bernouli", means=[0.4, 0.6])
-bl.environment("pareto", means=[0.4, 0.6], shap=2.0)
-bl.environment("linear", theta=[0.4, 0.6], noise="normal")
+    bl.policy(entry.name, arms=2, horizon=9).agent()
+bl.policy(bl.PolicyName("my-own"), arms=2, anything=3).agent()
+bl.environment("bernoulli", means=[0.4, 0.6]).arms
+bl.environment("my-own", means=[0.4, 0.6]).arms
+bl.environment("pareto", means=[0.4, 0.6], shap=2.0).arms
+bl.environment("linear", theta=[0.4, 0.6], noise="normal").arms
 for world in bl.list_environments():
-    bl.environment(world.name, anything=3)
+    bl.environment(world.name, anything=3).arms
 """
 
 
@@ -56,8 +59,12 @@ def test_wrong_calls_are_errors_of_a_type_checker(tmp_path: Path) -> None:
     config = str(ROOT / "pyproject.toml")
     output, _, status = mypy.run(["--strict", "--config-file", config, str(file)])
     assert status == 1
-    wrong = [int(line) for line in re.findall(r"calls\.py:(\d+): ", output)]
-    assert wrong == [5, 6, 7, 8, 13, 14, 15]  # a line each, and no list of all signatures
+    errors = re.findall(r"calls\.py:(\d+): error: (.*)", output)
+    assert [int(line) for line, _ in errors] == [5, 6, 7, 8, 17, 18]  # a line each
+    said = dict(errors)
+    assert "WrongParameters[Literal['dp-imed takes arms, epsilon; optional: " in said["5"]
+    assert "WrongParameters[Literal['dp-se takes arms, epsilon; optional: " in said["6"]
+    assert "WrongParameters[Literal['pareto takes means, shape']]" in said["17"]
 
 
 def test_classes_by_name() -> None:

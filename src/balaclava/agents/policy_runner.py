@@ -13,6 +13,7 @@ from balaclava.errors import (
     BalaclavaError,
     EstimateError,
     ParameterError,
+    PolicyError,
     RewardError,
     failed_choice,
     failed_kernel,
@@ -82,6 +83,20 @@ class PolicyRunner:
         except (MemoryError, OverflowError):
             raise ParameterError(
                 f"{policy.name}: arms = {policy.arms} do not fit into memory; give fewer"
+            ) from None
+        self._require_readable()
+
+    def _require_readable(self) -> None:
+        """Refuse estimates that read what the state does not have, before the first decision."""
+        if self.policy.estimation is None:
+            return
+        try:
+            self.policy.estimation.read(self.params, self.state, 0)
+        except AttributeError as error:
+            raise PolicyError(
+                f"{self.policy.name}: its `estimation` does not fit its state ({error}); if the "
+                'pools are inside the state, derive from PooledPolicy and set `pools = "..."`, the '
+                "name of their field; else give `Estimation(read, limits)` for this state"
             ) from None
 
     def choose(self, round: int, context: Any = None, slots: Sequence[int] | None = None) -> Choice:

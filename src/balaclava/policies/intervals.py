@@ -39,6 +39,21 @@ def read_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
     return state.rewards[arm], state.pooled[arm], state.draws[arm]
 
 
+@functools.cache
+def reader_inside(
+    read: Callable[..., tuple[int, float, float]], path: str
+) -> Callable[..., tuple[int, float, float]]:
+    """Make `read` for a state that has the pools or epochs at this path, as "batch.epochs"."""
+    name, _, rest = path.partition(".")
+    inner = reader_inside(read, rest) if rest else read
+
+    @kernel(borrows=True)
+    def read_inside(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+        return inner(params, getattr(state, name), arm)
+
+    return read_inside
+
+
 @kernel(borrows=True)
 def read_tally(params: Any, state: Tally, arm: int) -> tuple[int, float, float]:
     """A tally of rewards without noise."""
@@ -179,6 +194,7 @@ def require_radii(policy: Policy, proved: bool, fails: float, failure: float) ->
         )
 
 
+POOL_READERS = (read_batches, read_noisy_sums, read_pools)  # of pools that are the whole state
 FROM_BATCHES = Estimation(read_batches, limits_with_laplace, laplace_law, in_order=True)
 FROM_NOISY_SUMS = FROM_BATCHES._replace(read=read_noisy_sums)
 FROM_GAUSSIAN_BATCHES = Estimation(

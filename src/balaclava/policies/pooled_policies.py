@@ -7,8 +7,8 @@ from balaclava._core.declared import Range
 from balaclava._core.states import range_faults
 from balaclava.frames.epochs import Epochs, closing_turns
 from balaclava.frames.pools import Pools, closing_decisions, fill_order
-from balaclava.policies.base import ArmRelease, Policy, WinnerOutlook
-from balaclava.policies.intervals import laplace_law
+from balaclava.policies.base import ArmRelease, Estimation, Policy, WinnerOutlook
+from balaclava.policies.intervals import POOL_READERS, laplace_law, reader_inside
 from balaclava.theory.change_test import latest_change
 
 Holdout = Annotated[float, Range(0, 1, "share of decisions drawn evenly and never learned from")]
@@ -68,6 +68,9 @@ class HoldoutPolicy(Policy):
 class PooledPolicy(HoldoutPolicy):
     """A policy that releases an arm's rewards in batches.
 
+    Its state is the pools or epochs, or has them at the path `pools`, as "pools" or "batch.epochs";
+    `FROM_BATCHES`, `FROM_POOLS` and `FROM_EPOCHS` follow that path.
+
     With chance `explore` the arm of a decision that is not held out is drawn evenly, and the policy
     learns from it: every arm keeps a share. The draw does not depend on data. A batch that received
     no reward is repeated.
@@ -84,6 +87,14 @@ class PooledPolicy(HoldoutPolicy):
     noises: ClassVar[int] = 1  # draws of noise in a release
 
     explore: Explore = 0.0
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Let estimates that read pools follow the path `pools`."""
+        super().__init_subclass__(**keywords)
+        own, path = cls.__dict__.get("estimation", cls.estimation), cls.pools
+        if isinstance(own, Estimation) and own.read in POOL_READERS and path:
+            reader = reader_inside(own.read, path)
+            cls.estimation = own._replace(read=reader)  # type: ignore[method-assign,assignment]
 
     def pools_of(self, state: Any) -> Any:
         """The pools, or epochs, of a state."""

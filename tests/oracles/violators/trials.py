@@ -161,18 +161,12 @@ def with_open_episodes(self, state):
     return self.coefficient_estimates(episodes.theta + moved, np.ones(moved.shape))
 
 
-@bl.kernel
-def read(params, state, arm):
-    found = state.pools
-    return found.rewards_in_order[arm], found.in_order[arm], found.draws_in_order[arm]
-
-
 class PoolsPolicy(PooledPolicy, PrivateBoundedPolicy):
     """Pools in a state of their own; arms may change."""
 
     pools = "pools"
     fixed_arms = ""
-    estimation = FROM_BATCHES._replace(read=read)
+    estimation = FROM_BATCHES
 
 
 def trial(name, mistake, kernels, **options):

@@ -104,11 +104,6 @@ def finish(params: Params, state: State, row: int) -> None:
 learn, forget = epochs.learn_in_state(release, finish, rounded_to_bit)
 
 
-@kernel(borrows=True)
-def read_mean(params: Params, state: State, arm: int) -> tuple[int, float, float]:
-    return read_pools(params, state.epochs, arm)
-
-
 def exact_winner(params: Params, released: np.ndarray, joint: float, failure: float) -> int:
     """The arm that beats all others at the look's share of `failure`; else NO_WINNER.
 
@@ -218,7 +213,7 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
     cites = "Clopper, Pearson 1934; Berger, Boos 1994"
     see_also = "dp-top-two, dp-se, dp-imed"
     kernels = Kernels(begin, choose, learn, forget)
-    estimation = Estimation(read_mean, exact_limits, in_order=True, winner=exact_winner)
+    estimation = Estimation(read_pools, exact_limits, in_order=True, winner=exact_winner)
     plays_beyond_horizon = True
     pools = "epochs"
     winner_reason = "every arm has an even share, and an exact test follows"

@@ -12,7 +12,7 @@ from balaclava._core.kernels import kernel
 from balaclava._core.states import MOST_PLANNED, range_faults
 from balaclava.frames import epochs
 from balaclava.policies.base import Kernels, PrivateBoundedPolicy, register
-from balaclava.policies.intervals import FROM_EPOCHS, read_pools
+from balaclava.policies.intervals import FROM_EPOCHS
 from balaclava.policies.pooled_policies import PooledPolicy
 from balaclava.policies.theorem_conditions import unit_gaps
 from balaclava.privacy.mechanisms.laplace import laplace_release
@@ -106,11 +106,6 @@ def finish(params: Params, state: State, row: int) -> None:
 learn, forget = epochs.learn_in_state(release, finish)
 
 
-@kernel(borrows=True)
-def read_mean(params: Params, state: State, arm: int) -> tuple[int, float, float]:
-    return read_pools(params, state.epochs, arm)
-
-
 def halvings(arms: int) -> list[int]:
     """The arms that stay after each stage: half of them, rounded up, down to 1."""
     keeps = []
@@ -172,7 +167,7 @@ class DPSequentialHalving(PooledPolicy, PrivateBoundedPolicy):
     cites = "Karnin, Koren, Somekh 2013; Chen, Karthik, Chee, Tan 2024"
     see_also = "dp-even, dp-top-two, dp-imed"
     kernels = Kernels(begin, choose, learn, forget)
-    estimation = FROM_EPOCHS._replace(read=read_mean)
+    estimation = FROM_EPOCHS
     plays_beyond_horizon = True
     pools = "epochs"
     winner_reason = "the best arms have more and more rounds until the horizon"

@@ -14,7 +14,7 @@ from balaclava.frames import pools as frame
 from balaclava.policies.base import Kernels, WinnerOutlook, register
 from balaclava.policies.bounded.batched import GrowingBatchPolicy, release_growing
 from balaclava.policies.bounded.top_two_goals import NO_CONTROL, SET_KERNELS, grow_batch
-from balaclava.policies.intervals import FROM_NOISY_SUMS, NO_WINNER, read_noisy_sums
+from balaclava.policies.intervals import FROM_NOISY_SUMS, NO_WINNER
 from balaclava.theory.confidence_sequences import laplace_scale, largest_radius, pair_evidence
 
 AnswerConfidence = Annotated[
@@ -168,11 +168,6 @@ def forget(params: Any, state: State, t: int, arm: int, phase: int, rng: Any) ->
     release(params, state, arm, row, rng)
 
 
-@kernel(borrows=True)
-def read_mean(params: Any, state: State, arm: int) -> tuple[int, float, float]:
-    return read_noisy_sums(params, state.pools, arm)
-
-
 decide = frame.batch_driver(top_two, prepare_batch)
 
 
@@ -288,7 +283,7 @@ class DPTopTwo(TopTwoPolicy):
         "Jourdan, Degenne, Baudry, de Heide, Kaufmann 2022; Azize, Jourdan, Al Marjani, Basu 2024"
     )
     see_also = "ldp-top-two, dp-imed, dp-se"
-    estimation = FROM_NOISY_SUMS._replace(read=read_mean, joint=1.0)
+    estimation = FROM_NOISY_SUMS._replace(joint=1.0)
     goal: Goal = "best"
     top: Top | None = None
     threshold: Threshold | None = None
