@@ -78,6 +78,7 @@ def test_a_summary_for_a_paper() -> None:
     summary = with_private(make({"a_b": 3, "x|y": 2}), "x|y").summary()
     header, rule, first, second = summary.to_markdown().splitlines()
     assert header.startswith("| policy | privacy | repetitions |")
+    assert " | 5 % quantile | 25 % quantile | " in header  # no title says it
     assert rule.startswith("| --- | --- | ---: |")
     assert first.startswith("| a_b | not private | 3 |")
     assert second.startswith(r"| x\|y | ε=1 per trajectory | 2 |")
@@ -103,6 +104,43 @@ def test_a_plot_for_a_paper(tmp_path: Path) -> None:
     assert b"/Type3" not in document
     with pytest.raises(TypeError, match="log_regrets"):
         results.plot(log_regrets=True)  # type: ignore[call-arg]
+
+
+def entries(figure: Any) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_a_legend_says_a_guarantee_once() -> None:
+    results = with_private(with_private(make({"a": 3, "b": 3}), "a"), "b")
+    figure = results.plot(paper=True)
+    assert entries(figure) == ["a", "b"]
+    assert figure.legends[0].get_title().get_text() == "all: ε=1 per trajectory"
+    markers = {line.get_marker() for line in figure.axes[0].lines}
+    assert len(markers) == 2  # told apart in grey, too
+    assert "None" not in markers
+    mixed = with_private(
+        make({"a": 3, "b(epsilon=1, discount=0.5)": 3}), "b(epsilon=1, discount=0.5)"
+    )
+    assert set(entries(mixed.plot())) == {
+        "a [not private]",
+        "b(discount=0.5) [ε=1 per trajectory]",
+    }
+
+
+@pytest.mark.parametrize("letters", [1, 25, 60])
+def test_a_title_leaves_room_for_the_legend(letters: int) -> None:
+    results = make({"a" * letters: 3, "b" * letters: 3, "c": 3})
+    figure = with_private(results, "c").plot()
+    figure.draw_without_rendering()
+    title = figure.axes[0].get_title(loc="left")
+    assert title.count("\n") == 1
+    artist = next(
+        text for text in figure.axes[0].findobj() if getattr(text, "get_text", str)() == title
+    )
+    legend = figure.legends[0].get_window_extent()
+    assert not artist.get_window_extent().overlaps(legend)
+    assert not figure.axes[0].get_window_extent().overlaps(legend)
+    assert figure.axes[0].get_window_extent().width > figure.bbox.width / 2
 
 
 def test_summary_is_a_table_with_the_scope_beside_each_name() -> None:

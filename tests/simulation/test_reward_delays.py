@@ -304,7 +304,7 @@ def test_files_and_sweeps(tmp_path: Path):
     assert again.feedback == experiment.feedback
     said = "geometric delay of mean 8, 10 % lost, patience 20"
     assert said in str(again.summary())
-    assert said in again.plot().axes[0].get_title(loc="left")
+    assert said in again.plot().axes[0].get_title(loc="left").replace("\n", " ")
     assert said in results_page_data(again, "late").panels[0].facts
     recipe = tmp_path / "again.toml"
     recipe.write_text(experiment_toml(again))

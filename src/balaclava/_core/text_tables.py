@@ -21,6 +21,7 @@ class ResultTable(Sequence[Row]):
     """A sequence of rows that prints as a table; a subclass defines `row_cells`."""
 
     header: ClassVar[tuple[str, ...]]
+    paper_header: ClassVar[tuple[str, ...] | None] = None  # where it differs: papers show no title
     text_columns: ClassVar[int] = 1  # the first columns, aligned to the left; the rest are numbers
     title: str = ""
 
@@ -35,6 +36,11 @@ class ResultTable(Sequence[Row]):
     def cells(self) -> list[tuple[str, ...]]:
         """The table as strings, header first."""
         return [self.header, *map(self.row_cells, self)]
+
+    @property
+    def paper_cells(self) -> list[tuple[str, ...]]:
+        """The cells under the header for papers."""
+        return [self.paper_header or self.header, *self.cells[1:]]
 
     @property
     def text_lines(self) -> list[str]:
@@ -69,7 +75,7 @@ class ResultTable(Sequence[Row]):
         Returns:
             Lines of cells between bars, without the title.
         """
-        header, *rows = ([cell.replace("|", r"\|") for cell in row] for row in self.cells)
+        header, *rows = ([cell.replace("|", r"\|") for cell in row] for row in self.paper_cells)
         rule = ["---" if i < self.text_columns else "---:" for i in range(len(header))]
         return "".join(f"| {' | '.join(row)} |\n" for row in (header, rule, *rows))
 
@@ -79,7 +85,9 @@ class ResultTable(Sequence[Row]):
         Returns:
             The environment, without a float or a caption.
         """
-        header, *rows = (" & ".join(cell.translate(_TEX) for cell in row) for row in self.cells)
+        header, *rows = (
+            " & ".join(cell.translate(_TEX) for cell in row) for row in self.paper_cells
+        )
         columns = "l" * self.text_columns + "r" * (len(self.header) - self.text_columns)
         body = "".join(f"{row} \\\\\n" for row in rows)
         return (

@@ -94,7 +94,7 @@ class PooledPolicy(HoldoutPolicy):
         own, path = cls.__dict__.get("estimation", cls.estimation), cls.pools
         if isinstance(own, Estimation) and own.read in POOL_READERS and path:
             reader = reader_inside(own.read, path)
-            cls.estimation = own._replace(read=reader)  # type: ignore[method-assign,assignment]
+            cls.estimation = own._replace(read=reader)
 
     def pools_of(self, state: Any) -> Any:
         """The pools, or epochs, of a state."""

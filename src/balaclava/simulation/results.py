@@ -242,8 +242,8 @@ class Results:
                 for late rewards.
             theory: draw the proved bound at every checkpoint as a dashed curve, if there is one.
                 Most are far above the measured regret: combine with log_regret.
-            paper: draw for one column of a paper: 3.4 inches wide, with 8 points, no title and the
-                legend below.
+            paper: draw for one column of a paper: 3.4 inches wide, with 8 points, no title, markers
+                that differ in grey and the legend below.
             ax: axes to draw on; by default those of a new figure.
 
         Returns:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
+import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,6 +28,10 @@ Band = tuple[float, float] | Literal["interval"] | None
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _COLUMN_SIZE = (3.4, 2.6)  # inches: a column of the usual two-column papers is 3.3 to 3.5 wide
 _COLUMN_POINTS = 8  # size of letters there: captions have 8 to 9
+_SIZE = (9.0, 4.8)  # inches, of other figures
+_BESIDE = 30  # letters of the longest legend entry that leaves room for the axes beside it
+_TITLE_LETTERS = 58  # in a line above axes with such a legend beside them
+_MARKERS = "os^DvPX"  # on the curves of a paper, which may be printed in grey
 LINE_STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven colours and four styles: 28 different curves
 
 
@@ -47,18 +53,20 @@ def plot(
     own = ax is None
     if ax is None:
         ax = new_axes(_COLUMN_SIZE) if paper else new_axes()
-    for label, colour, style in zip(
-        results.labels, itertools.cycle(COLOURS), itertools.cycle(LINE_STYLES), strict=False
+    looks = zip(itertools.cycle(COLOURS), itertools.cycle(LINE_STYLES), itertools.cycle(_MARKERS))
+    for place, (label, (colour, style, marker)) in enumerate(
+        zip(results.labels, looks, strict=False)
     ):
         look = {"color": colour, "linestyle": style}
-        _curve(results, label, ax, band, look)
+        marks = {"marker": marker, "markersize": 3, "markevery": (0.03 * (place % 5), 0.15)}
+        _curve(results, label, ax, band, look, marks if paper else {})
         if bound:
             _level(results, label, ax, look)
         if theory:
             _theory(results, label, ax, look)
-    _describe(results, ax, band, own)
+    _describe(results, ax, band, own, paper)
     if paper:
-        _fit_column(ax, own)
+        _fit_column(ax)
     if log_rounds:
         ax.set_xscale("log")
     elif own:
@@ -73,7 +81,7 @@ def plot(
     return figure
 
 
-def new_axes(size: tuple[float, float] = (9.0, 4.8)) -> Axes:
+def new_axes(size: tuple[float, float] = _SIZE) -> Axes:
     """Axes of a new figure, in inches."""
     require_extra("matplotlib", "a plot")
     from matplotlib.figure import Figure
@@ -81,20 +89,12 @@ def new_axes(size: tuple[float, float] = (9.0, 4.8)) -> Axes:
     return Figure(figsize=size, layout="constrained", dpi=150).add_subplot()
 
 
-def _fit_column(ax: Axes, own: bool) -> None:
+def _fit_column(ax: Axes) -> None:
     """Small letters and no title, for a column whose caption says the rest."""
     ax.set_title("", loc="left")
     ax.tick_params(labelsize=_COLUMN_POINTS)
     for text in (ax.xaxis.label, ax.yaxis.label):
         text.set_fontsize(_COLUMN_POINTS)
-    figure = ax.get_figure(root=True)
-    for legend in (ax.get_legend(), *(figure.legends if own and figure is not None else ())):
-        if legend is None:
-            continue
-        for text in legend.get_texts():
-            text.set_fontsize(_COLUMN_POINTS)
-        if own:
-            legend.set_loc("outside lower center")
 
 
 def _check_band(band: Any) -> None:
@@ -112,12 +112,14 @@ def _check_band(band: Any) -> None:
     )
 
 
-def _curve(results: Results, label: str, ax: Axes, band: Band, look: dict[str, Any]) -> None:
+def _curve(
+    results: Results, label: str, ax: Axes, band: Band, look: dict[str, Any], marks: dict[str, Any]
+) -> None:
     regret, rounds = results.regret(label), results.checkpoints
     if not len(regret):
         return
     mean = regret.mean(axis=0)
-    ax.plot(rounds, mean, label=f"{label} [{results.guarantee(label)}]", linewidth=1.8, **look)
+    ax.plot(rounds, mean, label=_entry(results, label), linewidth=1.8, **look, **marks)
     if band is None or len(regret) == 1:
         return
     if isinstance(band, str):
@@ -126,6 +128,15 @@ def _curve(results: Results, label: str, ax: Axes, band: Band, look: dict[str, A
     else:
         low, high = np.quantile(regret, band, axis=0)
     ax.fill_between(rounds, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def _entry(results: Results, label: str) -> str:
+    """The label and its guarantee, with an epsilon that both state once."""
+    guarantee = str(results.guarantee(label))
+    own = re.search(r"\bepsilon=([^,() ]+)(, )?", label)
+    if own and f"ε={own[1]} " in guarantee:
+        label = (label[: own.start()] + label[own.end() :]).replace(", )", ")").replace("()", "")
+    return f"{label} [{guarantee}]"
 
 
 def _level(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> None:
@@ -144,7 +155,7 @@ def _theory(results: Results, label: str, ax: Axes, look: dict[str, Any]) -> Non
         ax.plot(*line, color=look["color"], linewidth=1, linestyle=dashes, label=name)
 
 
-def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
+def _describe(results: Results, ax: Axes, band: Band, own: bool, paper: bool) -> None:
     world = results.environment
     counts = sorted({len(runs) for runs in results.runs.values()})
     repetitions = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -154,11 +165,9 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
     elif band is not None:
         what += f" and {100 * band[0]:g} % to {100 * band[1]:g} % quantiles"
     late = f", {results.feedback}" if str(results.feedback) else ""
-    ax.set_title(
-        f"{world.name}, {world.arms} arms{late}: {what} of {repetitions} repetitions",
-        fontsize=10,
-        loc="left",
-    )
+    lines = f"{world.name}, {world.arms} arms{late}", f"{what} of {repetitions} repetitions"
+    folded = [part for line in lines for part in textwrap.wrap(line, _TITLE_LETTERS)]
+    ax.set_title("\n".join(folded), fontsize=10, loc="left")
     ax.set(xlabel="round", ylabel="regret")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
@@ -171,12 +180,40 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool) -> None:
     # In the order of the curves' ends, highest first.
     ends = [float(line.get_ydata()[-1]) for line in handles]  # type: ignore[attr-defined]
     order = sorted(range(len(handles)), key=lambda i: -ends[i])
-    entries = [handles[i] for i in order], [labels[i] for i in order]
-    if own:
-        figure = ax.get_figure(root=True)
-        figure.legend(*entries, loc="outside right upper", frameon=False, handlelength=3.2)  # type: ignore[union-attr]
+    title, names = _shared_guarantee([labels[i] for i in order])
+    _legend(ax, [handles[i] for i in order], names, title, own, paper)
+
+
+def _shared_guarantee(entries: list[str]) -> tuple[str | None, list[str]]:
+    """What the guarantees have in common, as the legend's title, and the entries without it."""
+    found = [re.fullmatch(r"(.*) \[(.*)\]", entry) for entry in entries]
+    guarantees = [match[2] for match in found if match]
+    if len(guarantees) < 2 or len(set(guarantees)) > 1:
+        return None, entries
+    names = [match[1] if match else entry for match, entry in zip(found, entries, strict=True)]
+    return f"all: {guarantees[0]}", names
+
+
+def _legend(
+    ax: Axes, handles: list[Any], names: list[str], title: str | None, own: bool, paper: bool
+) -> None:
+    """Beside the axes where names are short; else below them, and the figure grows."""
+    points = _COLUMN_POINTS if paper else 10
+    longest = max(map(len, names))
+    look: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "fontsize": points}
+    look |= {"title": title, "title_fontsize": points, "alignment": "left"}
+    figure = ax.get_figure(root=True)
+    if not own or figure is None:
+        ax.legend(handles, names, **look)
+    elif longest <= _BESIDE and not paper:
+        figure.legend(handles, names, loc="outside right upper", **look)
     else:
-        ax.legend(*entries, frameon=False, handlelength=3.2)
+        width, height = _COLUMN_SIZE if paper else _SIZE
+        entry = (0.55 * longest + 3.2 + 2.8) * points / 72  # in inches, with the line beside it
+        columns = max(1, min(int(width / entry), len(names)))
+        rows = -(-len(names) // columns) + (title is not None)
+        figure.set_size_inches(width, max(height, 0.7 * height + rows * 1.5 * points / 72))
+        figure.legend(handles, names, loc="outside lower center", ncols=columns, **look)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
