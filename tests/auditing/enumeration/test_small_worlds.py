@@ -2,16 +2,58 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.auditing.enumeration.exhaustive_audit import audit_exhaustively
 from balaclava.auditing.enumeration.small_worlds import (
     SmallWorld,
     extreme_rewards,
     small_variant,
     with_parameters,
 )
+from balaclava.authoring import (
+    Epsilon,
+    Kernels,
+    PrivateBoundedPolicy,
+    Range,
+    begin_tally,
+    count_reward,
+    kernel,
+    laplace_release,
+)
+
+
+@kernel
+def best_sum(params, state, t, context, rng):
+    return (t - 1) % params.arms if t <= 2 * params.wait else np.argmax(state.sums), 0
+
+
+@kernel
+def release_once(params, state, t, arm, reward, phase, rng):
+    if state.pulls[arm] < params.wait:
+        count_reward(state, arm, reward, params.wait)
+        if state.pulls[arm] == params.wait:
+            state.sums[arm] = laplace_release(rng, state.sums[arm], 1.0, params.epsilon)
+
+
+class OwnName(PrivateBoundedPolicy):
+    """Its batch size has a name of the author's."""
+
+    name = "batch-size-of-own-name"
+    kernels = Kernels(begin_tally, best_sum, release_once)
+    epsilon: Epsilon
+    wait: Annotated[int, Range(1, meaning="rewards of each arm before its release")] = 90
+
+
+def test_a_batch_size_of_any_name_is_made_small():
+    variant, first = small_variant(OwnName(arms=2, epsilon=1.0))
+    assert variant.wait == 1
+    assert first is not None
+    assert audit_exhaustively(OwnName(arms=2, epsilon=1.0)).fits
 
 
 def test_a_variant_releases_early_and_keeps_its_claim():

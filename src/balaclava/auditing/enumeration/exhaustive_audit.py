@@ -91,7 +91,8 @@ def audit_exhaustively(policy: Policy, seed: int = 0, games: bool = True) -> Exh
         if errors := set[str]().union(*(world.counts.errors for world in worlds)):
             return ExhaustiveAudit("does not apply", f"a kernel raises {min(errors)}")
         rounds = max(world.played for world in worlds)
-        return ExhaustiveAudit("does not apply", f"in {rounds} rounds nothing depends on a reward")
+        why = f"in {rounds} rounds nothing depends on a reward; set its first batch or epoch to 1"
+        return ExhaustiveAudit("does not apply", why)
     return conclude(policy, worlds, seed, games)
 
 

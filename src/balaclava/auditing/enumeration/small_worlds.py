@@ -45,6 +45,7 @@ _SHORTER: tuple[dict[str, Any], ...] = (
     {"horizon": 6},
     {"radius_scale": 0.01, "horizon": 6},
 )
+_NOT_SIZES = {"arms", "horizon", "features", "experts", "outstanding"}
 
 
 class WorstPair(NamedTuple):
@@ -103,6 +104,12 @@ def small_variant(policy: Policy) -> tuple[Policy, int | None]:
         policy, first = min(
             (policy, first), released_first(with_parameters(policy, changes)), key=_release_round
         )
+    for name, value in policy.parameters.items():  # an author's own name of a batch size
+        if first is not None and first <= _SMALL_ROUNDS:
+            break
+        if type(value) is int and value > 1 and name not in _NOT_SIZES:
+            changed = released_first(with_parameters(policy, {name: 1}))
+            policy, first = min((policy, first), changed, key=_release_round)
     return policy, first
 
 

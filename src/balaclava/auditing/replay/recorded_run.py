@@ -22,7 +22,10 @@ from balaclava.errors import PrivacyError, require_arm
 from balaclava.policies.base import Policy
 
 DIFFERENT_DECISION = "the decision of round {} differs although every mechanism answered alike"
-FEWER_QUERIES = "in round {} it made fewer queries to the randomness"
+FEWER_QUERIES = (
+    "in round {} it made fewer queries to the randomness; look for what depends on a reward "
+    "without noise, as the length of a batch or whether a sum is released"
+)
 FAILS_HERE = "in round {} it fails with {}, and not on the other stream"
 FAILS_THERE = "in round {} it does not fail, as on the other stream: {}"
 DIFFERENT_DISPLAY = (
