@@ -134,7 +134,8 @@ policy. It computes the probability of every sequence of observations in small w
 assignment of the rewards that vary, and compares every pair that differs in one reward. *Exact* is
 the largest epsilon, or for a claim with a delta the smallest delta that holds at its epsilon. A
 reward that is released in one batch shows all of epsilon. In a counter it also enters later sums,
-beyond these rounds, so that the share here is smaller.
+beyond these rounds, so that the share here is smaller. The table is of another run than the reports
+below, whose line `exhaustive` is of the commit of their row above.
 
 These do not fit:
 

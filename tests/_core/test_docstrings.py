@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import balaclava as bl
-from balaclava._core.docstrings import bibliography, checked, complete_docstring
+from balaclava._core.docstrings import (
+    bibliography,
+    bibtex,
+    checked,
+    cited,
+    complete_docstring,
+)
 from balaclava.authoring import Delta, Epsilon, RadiusScale
 from balaclava.environments.base import ENVIRONMENTS
 from balaclava.policies.base import POLICIES
@@ -157,3 +163,17 @@ def test_arguments_of_a_function_are_checked_and_described() -> None:
         spent(1, delta=2)
     with pytest.raises(TypeError, match=r"^spent.* 'delt'"):
         spent(1, delt=2)  # type: ignore[call-arg]
+
+
+def test_every_paper_has_a_bibtex_entry() -> None:
+    keys = set()
+    for paper in bibliography():
+        entry = bibtex(paper)
+        assert entry.count("{") == entry.count("}")
+        keys.add(entry.partition(",")[0])
+        assert f"year = {{{re.findall('[0-9]{4}', paper)[0]}}}" in entry
+    assert len(keys) == len(bibliography())
+    assert "author = {Azize and Jourdan and {Al Marjani} and Basu}" in bibtex(
+        "Azize, Jourdan, Al Marjani, Basu 2024"
+    )
+    assert cited(POLICIES.get("dp-se")) == ["Sajed, Sheffet 2019"]

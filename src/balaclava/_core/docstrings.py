@@ -13,6 +13,7 @@ import inspect
 import re
 import textwrap
 import typing
+import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +34,38 @@ def bibliography() -> dict[str, str]:
     """Papers by authors and year: "Auer, Cesa-Bianchi, Fischer 2002"."""
     lines = Path(__file__).with_name("bibliography.txt").read_text("utf-8").splitlines()
     return dict(line.split(": ", 1) for line in lines)
+
+
+def cited(cls: type[Declared]) -> list[str]:
+    """The papers in full that the completed docstring names, by authors and year."""
+    text = " ".join((cls.__doc__ or "").split())
+    return [paper for paper, entry in bibliography().items() if entry in text]
+
+
+def bibtex(paper: str) -> str:
+    """The entry of a paper for BibTeX, with the family names that the bibliography has.
+
+    >>> print(bibtex("Wang, Zhu 2024"))
+    @misc{WangZhu2024,
+      author = {Wang and Zhu},
+      title = {{Optimal learning policies for differential privacy in multi-armed bandits}},
+      howpublished = {JMLR},
+      year = {2024},
+    }
+    """
+    names, _, year = paper.rpartition(" ")
+    title, _, venue = bibliography()[paper].removeprefix(f"{names}. ").partition(". ")
+    authors = (f"{{{name}}}" if " " in name else name for name in names.split(", "))
+    venue = re.sub(r",? ?\d{4}\.?$", "", venue)
+    ascii_only = unicodedata.normalize("NFKD", paper).encode("ascii", "ignore").decode()
+    fields = {
+        "author": " and ".join(authors),
+        "title": f"{{{title}}}" if title != f"{paper}." else "",
+        "howpublished": venue,
+        "year": year[:4],
+    }
+    lines = [f"  {name} = {{{value}}},\n" for name, value in fields.items() if value]
+    return f"@misc{{{re.sub('[^A-Za-z0-9]', '', ascii_only)},\n{''.join(lines)}}}"
 
 
 def complete_docstring(cls: type[Declared]) -> None:

@@ -38,8 +38,14 @@ def complete_environment(_: click.Context, parameter: click.Parameter, text: str
     "Only policies that protect this.",
 )
 @option("--json as_json", bool, "Print as JSON.")
+@option("--bibtex as_bibtex", bool, "Print the papers of NAME for BibTeX.")
 def policies(
-    name: str | None, private: bool | None, rewards: str | None, scope: str | None, as_json: bool
+    name: str | None,
+    private: bool | None,
+    rewards: str | None,
+    scope: str | None,
+    as_json: bool,
+    as_bibtex: bool,
 ) -> None:
     """List the policies, or show one and its parameters.
 
@@ -47,9 +53,16 @@ def policies(
     Example: balaclava policies --private
     Example: balaclava policies --rewards bounded --scope trajectory
     Example: balaclava policies ucb1
+    Example: balaclava policies dp-se --bibtex
     """
+    from balaclava._core.docstrings import bibtex, cited
     from balaclava.policies.base import POLICIES, list_policies
 
+    if as_bibtex:
+        if name is None:
+            raise click.UsageError("--bibtex needs the NAME of a policy")
+        click.echo("\n\n".join(map(bibtex, cited(POLICIES.get(name)))))
+        return
     if name is not None:
         _show(POLICIES.get(name), as_json)
         return
