@@ -166,8 +166,8 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool, paper: bool) ->
         what += f" and {100 * band[0]:g} % to {100 * band[1]:g} % quantiles"
     late = f", {results.feedback}" if str(results.feedback) else ""
     lines = f"{world.name}, {world.arms} arms{late}", f"{what} of {repetitions} repetitions"
-    folded = [part for line in lines for part in textwrap.wrap(line, _TITLE_LETTERS)]
-    ax.set_title("\n".join(folded), fontsize=10, loc="left")
+    parts = [part for line in lines for part in textwrap.wrap(line, _TITLE_LETTERS)]
+    ax.set_title("\n".join(parts), fontsize=10, loc="left")
     ax.set(xlabel="round", ylabel="regret")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
@@ -186,11 +186,11 @@ def _describe(results: Results, ax: Axes, band: Band, own: bool, paper: bool) ->
 
 def _shared_guarantee(entries: list[str]) -> tuple[str | None, list[str]]:
     """What the guarantees have in common, as the legend's title, and the entries without it."""
-    found = [re.fullmatch(r"(.*) \[(.*)\]", entry) for entry in entries]
-    guarantees = [match[2] for match in found if match]
+    matches = [re.fullmatch(r"(.*) \[(.*)\]", entry) for entry in entries]
+    guarantees = [match[2] for match in matches if match]
     if len(guarantees) < 2 or len(set(guarantees)) > 1:
         return None, entries
-    names = [match[1] if match else entry for match, entry in zip(found, entries, strict=True)]
+    names = [match[1] if match else entry for match, entry in zip(matches, entries, strict=True)]
     return f"all: {guarantees[0]}", names
 
 
