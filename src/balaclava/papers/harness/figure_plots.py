@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES, Band, plot
+from balaclava.simulation.analysis.regret_plots import COLOURS, LINE_STYLES, MARKERS, Band, plot
 from balaclava.simulation.results import Results
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ else:  # matplotlib is imported when a picture is drawn
 
 # Beyond the colours of `results.plot`: two more that remain distinct for colour-blind readers.
 _MORE_COLOURS = (*COLOURS, "#332288", "#8C564B")
-_MARKERS = "o^sDvPX*"
 
 
 def new_picture(title: str, width: float, height: float) -> Figure:
@@ -46,7 +45,7 @@ def line_look(i: int) -> dict[str, Any]:
     return {
         "color": _MORE_COLOURS[i % len(_MORE_COLOURS)],
         "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
-        "marker": _MARKERS[i % len(_MARKERS)],
+        "marker": MARKERS[i % len(MARKERS)],
     }
 
 

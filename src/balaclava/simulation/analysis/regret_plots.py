@@ -31,7 +31,7 @@ _COLUMN_POINTS = 8  # size of letters there: captions have 8 to 9
 _SIZE = (9.0, 4.8)  # inches, of other figures
 _BESIDE = 30  # letters of the longest legend entry that leaves room for the axes beside it
 _TITLE_LETTERS = 58  # in a line above axes with such a legend beside them
-_MARKERS = "os^DvPX"  # on the curves of a paper, which may be printed in grey
+MARKERS = "o^sDvPX*"  # on the curves of a paper, which may be printed in grey
 LINE_STYLES = ("-", "--", "-.", (0, (1, 1)))  # seven colours and four styles: 28 different curves
 
 
@@ -53,7 +53,7 @@ def plot(
     own = ax is None
     if ax is None:
         ax = new_axes(_COLUMN_SIZE) if paper else new_axes()
-    looks = zip(itertools.cycle(COLOURS), itertools.cycle(LINE_STYLES), itertools.cycle(_MARKERS))
+    looks = zip(itertools.cycle(COLOURS), itertools.cycle(LINE_STYLES), itertools.cycle(MARKERS))
     for place, (label, (colour, style, marker)) in enumerate(
         zip(results.labels, looks, strict=False)
     ):

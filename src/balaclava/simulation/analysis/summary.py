@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from balaclava.simulation.results import Results
 
 SUMMARY_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # columns of the table
-_QUANTILES = tuple(percent(q, "g") for q in SUMMARY_QUANTILES)
+_QUANTILE_COLUMNS = tuple(percent(q, "g") for q in SUMMARY_QUANTILES)
 _HEADER = (
     *("policy", "privacy", "repetitions", "mean regret", f"± ({CONFIDENCE:.0%})"),
-    *_QUANTILES,
+    *_QUANTILE_COLUMNS,
     "best arm",
 )
 # Columns that a narrow terminal leaves out, the least important first.
@@ -48,7 +48,9 @@ class Summary(ResultTable[SummaryRow]):
     """The final regret of each policy; prints with tails and winners if there are any."""
 
     header = _HEADER
-    paper_header = tuple(f"{name} quantile" if name in _QUANTILES else name for name in _HEADER)
+    paper_header = tuple(
+        f"{name} quantile" if name in _QUANTILE_COLUMNS else name for name in _HEADER
+    )
     text_columns = 2
 
     def __init__(
