@@ -195,6 +195,42 @@ def test_a_guarantee_that_does_not_charge_is_found_out() -> None:
     assert "2 mechanisms moved" in str(found)
 
 
+class OneParticipant(WithValues):
+    """A violator: in the joint sense its noise covers the weights of one participant only."""
+
+    name = "values-of-one"
+
+    @property
+    def _sensitivity(self) -> float:
+        return 1.0 + self._targets
+
+
+class RawValues(WithValues):
+    """A violator: it displays the weighted rewards of the open batch, too."""
+
+    name = "raw-values"
+
+    def value_estimates(self, state: Any, confidence: float) -> Any:
+        values = state.values
+        raw = values._replace(released=values.released + values.sums.sum(axis=0))
+        return super().value_estimates(state._replace(values=raw), confidence)
+
+
+@pytest.mark.parametrize(
+    ("violator", "base", "why"),
+    [
+        (OneParticipant, SQUARE, "by more than its sensitivity"),
+        (RawValues, SQUARE, "displays another"),
+        (RawValues, BITS, "displays another"),
+    ],
+)
+def test_values_that_leak_are_found_out(violator: Any, base: dict[str, Any], why: str) -> None:
+    policy = violator(**make(base).parameters)
+    found = replay_all_neighbours(policy, policy.guarantee, rounds=30, pairs=60, seed=1)
+    assert found.verdict == "unproved"
+    assert why in str(found)
+
+
 def test_with_hidden_features_no_weight_is_displayed() -> None:
     """Estimates of two states that differ in weights alone are equal."""
     policy = make(SQUARE)
