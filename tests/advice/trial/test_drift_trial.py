@@ -39,13 +39,30 @@ def test_drift_changes_the_recommendation(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     text = " ".join(answer.output.split())
     assert "The policies that fit if averages do not change: - dp-imed" in text
-    assert "A memory would have paid: dp-imed loses " in text
+    assert "A memory would have paid: dp-imed loses at most " in text
     assert "With this drift that is dp-imed with memory." in text
     code = "bl.policy('dp-imed', arms=['a', 'b', 'c'], epsilon=1.0, memory='detect')"
     assert f"\nuse:      {code}\n" in answer.output
     assert eval(code, {"bl": bl}).arms == 3
     assert "With drift" in path.with_suffix(".html").read_text(encoding="utf-8")
     assert "\nuse:      bl.policy('dp-imed'" in invoke(path).output  # times not given
+
+
+@pytest.mark.slow
+def test_where_only_the_level_falls_no_memory_is_recommended(tmp_path: Path) -> None:
+    """The best arm stays the best: to start again is a loss, and what is said agrees."""
+    rng, rows = np.random.default_rng(1), 6_000
+    arms, times = rng.integers(0, 3, rows), np.arange(rows)
+    means = np.where((times < rows // 2)[:, None], [0.55, 0.65, 0.9], [0.15, 0.25, 0.5])
+    paid = rng.random(rows) < means[times, arms]
+    lines = [f"{'abc'[a]},{int(x)},{t}" for a, x, t in zip(arms, paid, times, strict=True)]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(["page,paid,time", *lines]) + "\n", encoding="utf-8")
+    answer = invoke(path, "--time", "time")
+    text = " ".join(answer.output.split())
+    assert "A memory would not have paid: dp-imed loses at most " in text
+    assert "With this drift that is dp-imed." in text
+    assert "\nuse:      bl.policy('dp-imed', arms=['a', 'b', 'c'], epsilon=1.0)\n" in answer.output
 
 
 def test_drift_and_the_board(tmp_path: Path) -> None:
