@@ -193,7 +193,34 @@ def test_both_clients_offer_the_same() -> None:
         }
 
     assert signatures(Client) == signatures(AsyncClient)
-    assert len(signatures(Client)) == 29
+    assert len(signatures(Client)) == 35
+
+
+def test_a_client_can_ask_for_all_that_the_service_takes() -> None:
+    """Each field of a decisions request and of a key, and each path but those of other tools."""
+    from balaclava.service.http.payloads import DecisionsIn, KeyIn
+
+    decide, key = (
+        inspect.signature(each).parameters for each in (Client.decide, Client.create_key)
+    )
+    assert set(DecisionsIn.model_fields) <= set(decide)
+    assert set(KeyIn.model_fields) <= set(key)
+
+
+def test_which_requests_are_raw_http(service: tuple[str, str]) -> None:
+    documented = httpx.get(f"{service[0]}/openapi.json").json()["paths"]
+    source = Path(inspect.getfile(Client)).read_text() + Path(calls.__file__).read_text()
+    parts = {path: [p for p in path.split("/")[2:] if "{" not in p] for path in documented}
+    raw = {
+        path
+        for path, words in parts.items()
+        if not path.startswith("/v1/") or not all(f'"{word}"' in source for word in words)
+    }
+    assert raw == {
+        *("/v1/snapshot", "/v1/audit-trail", "/v1/experiments/{name}/tasks"),
+        *("/ofrep/v1/evaluate/flags", "/ofrep/v1/evaluate/flags/{key}"),
+        *("/healthz", "/readyz", "/metrics", "/report.js"),
+    }
 
 
 def test_help_shows_each_call_with_its_answer() -> None:
@@ -242,6 +269,40 @@ def create(client: Client, **more: Any) -> str:
         },
     )
     return name
+
+
+def test_sticky_decisions_keep_their_arm(client: Client, service: tuple[str, str]) -> None:
+    name = create(client, arms=[f"arm {i}" for i in range(20)])
+    made = [client.decide(name, "ann", sticky=True) for _ in range(6)]
+    assert len({each.label for each in made}) == 1
+    assert [each.learns for each in made] == [True, *[False] * 5]
+
+    async def again() -> str:
+        async with AsyncClient(*service) as other:
+            return (await other.decide(name, "ann", sticky=True)).label
+
+    assert asyncio.run(again()) == made[0].label
+
+
+def test_what_an_administrator_needs(client: Client, name: str) -> None:
+    decision = client.decide(name, "erased one")
+    client.reward(decision, 1.0)
+    assert client.decision(decision)["state"]
+    rows = client.export(name).decode().splitlines()
+    assert any(decision.decision_id in row for row in rows)
+    assert not any(decision.decision_id in row for row in client.export(name, until=1.0).decode())
+    with pytest.raises(ServiceRequestError, match="format"):
+        client.export(name, "xlsx")
+    assert client.edit(name, archived=True)["archived"]
+    assert name not in [each["name"] for each in client.experiments(search=name)]
+    assert [each["name"] for each in client.experiments(archived=True, search=name)] == [name]
+    assert client.erase("erased one")
+    key = client.create_key("decide", lifetime=60.0, experiments=[name])
+    assert key["role"] == "decide"
+    hook = client.set_webhook("desk", "https://example.org/hook", ["winner"], "0123456789abcdef")
+    assert client.webhooks() == [hook]
+    client.delete_webhook("desk")
+    assert client.webhooks() == []
 
 
 def test_a_day_with_a_client(client: Client, name: str) -> None:

@@ -35,6 +35,10 @@ export interface ExperimentDefinition {
   /** Whether clients report which decisions were displayed. */
   exposures?: boolean;
   targeting?: Targeting | null;
+  /** The share of participants who get a fixed arm, and from whom nothing is learned. */
+  held_out?: { share: number; arm: string } | null;
+  /** Least chances by label. */
+  shares?: Record<string, number> | null;
 }
 
 /** A further metric, whose mean must not cross a limit in any arm. */

@@ -65,6 +65,7 @@ class Call(Generic[Answer]):
     query: Mapping[str, Any] | None = None
     idempotent: bool = True  # safe to send again
     deadline: float | None = None  # seconds for all attempts together
+    file: bool = False  # whether the answer is a file, not JSON
 
 
 def decision_id(decision: DecisionOrId) -> str:
@@ -105,6 +106,7 @@ def decide(
     available: Sequence[str] | None = None,
     features: Any = None,
     attributes: Mapping[str, Any] | None = None,
+    sticky: bool = False,
 ) -> Call[list[ServiceDecision]]:
     """Request decisions under a request_id, generated if the caller gives none."""
     body: Document = {"request_id": request_id or secrets.token_urlsafe(16), "count": count}
@@ -116,6 +118,8 @@ def decide(
         body["features"] = features
     if attributes is not None:
         body["attributes"] = dict(attributes)
+    if sticky:
+        body["sticky"] = True
 
     def read(document: Any) -> list[ServiceDecision]:
         decisions = [
@@ -198,9 +202,15 @@ def stopping_query(
     return {name: value for name, value in query.items() if value is not None}
 
 
-def get_list(name: str) -> Call[list[Document]]:
+def export(experiment: str, format: str, since: float, until: float) -> Call[bytes]:
+    """Read an experiment as a file."""
+    query = {"format": format, "since": since, "until": until}
+    return Call("GET", path("experiments", experiment, "export"), bytes, query=query, file=True)
+
+
+def get_list(name: str, **query: Any) -> Call[list[Document]]:
     """Read a list, which the service answers under its name."""
-    return Call("GET", path(name), lambda document: list(document[name]))
+    return Call("GET", path(name), lambda document: list(document[name]), query=query or None)
 
 
 Step = tuple[float, Call[Any]]  # seconds to wait, then the request to send
@@ -237,7 +247,7 @@ def attempts(
     for attempt in itertools.count():
         outcome = yield wait, call
         if not _is_transient(outcome, call):
-            return call.read(_document(outcome))
+            return call.read(_document(outcome, file=call.file))
         longest = min(FIRST_WAIT * 2.0 ** min(attempt, 30), LONGEST_WAIT)
         wait = _retry_after(outcome) + longest * (0.5 + 0.5 * chance())
         if clock() + wait > end:
@@ -286,8 +296,11 @@ def _unavailable(
     )
 
 
-def _document(response: Any) -> Any:
-    """The JSON of a response. Raises if it is an error, or not from a balaclava service."""
+def _document(response: Any, *, file: bool = False) -> Any:
+    """The JSON of a response, or the content of a file.
+
+    Raises if it is an error, or not from a balaclava service.
+    """
     status = response.status_code
     if status == 204:
         return None
@@ -299,6 +312,8 @@ def _document(response: Any) -> Any:
             status, errors.ServiceRequestError if 400 <= status < 500 else errors.ServiceError
         )
         raise kind(f"{detail} (HTTP {status})", status)
+    if file:
+        return response.content
     try:
         return response.json()
     except ValueError:

@@ -73,6 +73,7 @@ class Decide(Protocol[One, Many]):
         available: Sequence[str] | None = None,
         features: Any = None,
         attributes: Mapping[str, Any] | None = None,
+        sticky: bool = False,
     ) -> One: ...
     @overload
     def __call__(
@@ -86,6 +87,7 @@ class Decide(Protocol[One, Many]):
         available: Sequence[str] | None = None,
         features: Any = None,
         attributes: Mapping[str, Any] | None = None,
+        sticky: bool = False,
     ) -> Many: ...
 
 
@@ -186,6 +188,7 @@ class ServiceCalls:
         available: Sequence[str] | None = None,
         features: Any = None,
         attributes: Mapping[str, Any] | None = None,
+        sticky: bool = False,
     ) -> Exchange[ServiceDecision | list[ServiceDecision]]:
         """Ask for one decision, or for exactly `count`.
 
@@ -203,6 +206,7 @@ class ServiceCalls:
             features: Of a contextual policy: numbers by name, a row, or a row for each arm. They
                 are public: stored with the decision, and exported.
             attributes: Public attributes of the participant, for targeting. They are not stored.
+            sticky: The participant keeps the arm of the first sticky decision, which alone learns.
 
         Returns:
             A decision, or a list of `count` decisions.
@@ -212,7 +216,7 @@ class ServiceCalls:
             ServiceConflictError: The experiment is paused, or the request_id is taken.
         """
         number = 1 if count is None else count
-        more = self._deadline, available, features, attributes
+        more = self._deadline, available, features, attributes, sticky
         call = calls.decide(experiment, person, request_id, number, *more)
         try:
             made = yield from self._send(call)
@@ -319,13 +323,18 @@ class ServiceCalls:
         return answers
 
     @endpoint
-    def experiments(self) -> Exchange[list[Document]]:
-        """List all experiments.
+    def experiments(self, *, archived: bool = False, search: str = "") -> Exchange[list[Document]]:
+        """List the experiments.
+
+        Args:
+            archived: Whether to list archived ones, too.
+            search: Text in the name, the owner or the purpose.
 
         Returns:
             The documents that `experiment` returns.
         """
-        return self._send(calls.get_list("experiments"))
+        query = {"archived": archived, "search": search}
+        return self._send(calls.get_list("experiments", **query))
 
     @endpoint
     def experiment(self, name: str) -> Exchange[Document]:
@@ -436,7 +445,7 @@ class ServiceCalls:
             reward_window: Seconds in which a decision's reward may arrive.
             parameters: Parameters of the policy.
             more: default_reward, settle, rewards_per_person, population, owner, purpose, prior,
-                same_means and the other fields of the service.
+                same_means, shares and the other fields of the service.
 
         Returns:
             The document that `experiment` returns.
@@ -551,6 +560,86 @@ class ServiceCalls:
         path = calls.path("experiments", experiment)
         return self._send(Call("PATCH", path, calls.unchanged, body))
 
+    @endpoint
+    def edit(self, /, experiment: str, **changes: Any) -> Exchange[Document]:
+        """Change owner, purpose, retention, archived or guardrail_limits. Admin only.
+
+        Args:
+            experiment: Its name.
+            changes: The new values; what is not named stays.
+
+        Returns:
+            The document that `experiment` returns.
+        """
+        path = calls.path("experiments", experiment)
+        return self._send(Call("PATCH", path, calls.unchanged, changes))
+
+    @endpoint
+    def export(
+        self, experiment: str, format: str = "jsonl", *, since: float = 0.0, until: float = 1e11
+    ) -> Exchange[bytes]:
+        """Export definition, guarantee, releases and decisions, never a reward. Admin only.
+
+        Args:
+            experiment: Its name.
+            format: "jsonl" or "parquet".
+            since: Decisions made at this time or later, in seconds since 1970.
+            until: Decisions made before this time.
+
+        Returns:
+            The file's content.
+        """
+        return self._send(calls.export(experiment, format, since, until))
+
+    @endpoint
+    def erase(self, person: str) -> Exchange[Document]:
+        """Erase a person's data in all experiments. Admin only. It cannot be undone.
+
+        Args:
+            person: As given to `decide`.
+
+        Returns:
+            The document: what was erased, and what cannot be.
+        """
+        path, body = calls.path("persons"), {"person": person}
+        return self._send(Call("DELETE", path, calls.unchanged, body))
+
+    @endpoint
+    def webhooks(self) -> Exchange[list[Document]]:
+        """List all webhooks, without their secrets. Admin only.
+
+        Returns:
+            One document per webhook.
+        """
+        return self._send(calls.get_list("webhooks"))
+
+    @endpoint
+    def set_webhook(
+        self, name: str, url: str, events: Sequence[str], secret: str
+    ) -> Exchange[Document]:
+        """Create or change a webhook. Admin only.
+
+        Args:
+            name: Of the webhook.
+            url: Where events are sent.
+            events: Of "winner", "guardrail", "drift" and "budget".
+            secret: 16 to 200 printable characters, which sign deliveries.
+
+        Returns:
+            The document, without the secret.
+        """
+        path, body = calls.path("webhooks", name), {"url": url, "events": list(events)}
+        return self._send(Call("PUT", path, calls.unchanged, {**body, "secret": secret}))
+
+    @endpoint
+    def delete_webhook(self, name: str) -> Exchange[None]:
+        """Delete a webhook, and what it still had to deliver. Admin only.
+
+        Args:
+            name: Of the webhook.
+        """
+        return self._send(Call("DELETE", calls.path("webhooks", name), calls.nothing))
+
     def _set_state(
         self, experiment: str, verb: str, body: Document | None = None
     ) -> Exchange[Document]:
@@ -637,17 +726,28 @@ class ServiceCalls:
         return self._send(calls.get_list("keys"))
 
     @endpoint
-    def create_key(self, role: str, label: str = "") -> Exchange[Document]:
+    def create_key(
+        self,
+        role: str,
+        label: str = "",
+        *,
+        lifetime: float | None = None,
+        experiments: Sequence[str] | None = None,
+    ) -> Exchange[Document]:
         """Create an API key. Admin only, and never retried: that could create two.
 
         Args:
             role: "decide", "read" or "admin".
             label: What the key is for.
+            lifetime: Seconds until the key expires; None for a key that does not.
+            experiments: For which a key of role decide or read is valid; None for all.
 
         Returns:
             The document with the key. The service does not return it again.
         """
-        body = {"role": role, "label": label}
+        body: Document = {"role": role, "label": label, "lifetime": lifetime}
+        if experiments is not None:
+            body["experiments"] = list(experiments)
         path = calls.path("keys")
         return self._send(Call("POST", path, calls.unchanged, body, idempotent=False))
 

@@ -487,6 +487,23 @@ def test_decisions_are_the_json_that_openapi_describes(both: TestClient, policy:
     assert all(each.level is None for each in decisions[1:])
 
 
+def test_an_unknown_field_is_named_if_it_is_nearly_a_known_one(
+    open_service: Callable[..., Service],
+) -> None:
+    client = client_of(open_service())
+    create(client)
+    path = "/v1/experiments/shop/decisions"
+    answer = client.post(path, json={"persn": "v1"})
+    words = "body.persn: is not a known field; did you mean 'person'?"
+    assert (answer.status_code, answer.json()["detail"]) == (422, words)
+    answer = client.post(path, json={"Ann Smith": 1.0})  # the name may be a person's
+    assert answer.status_code == 422
+    assert "Ann" not in answer.text
+    assert "unknown field" in answer.json()["detail"]
+    many = {"persn": "v1", "available": ["x" * 400] * 400}  # too long for the fast route
+    assert client.post(path, json=many).status_code == 422
+
+
 def test_openapi_describes_every_answer_and_the_keys(open_service: Callable[..., Service]) -> None:
     service = open_service()
     client = client_of(service)

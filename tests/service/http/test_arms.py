@@ -42,6 +42,29 @@ def play(client: TestClient, count: int, **asked: Any) -> list[dict[str, Any]]:
     return made
 
 
+def test_shares_can_be_given_at_creation(both: TestClient) -> None:
+    made = create(both, shares={"plain": 0.4})
+    assert made["shares"] == {"plain": 0.4}
+    assert document(both) == made  # read from the database
+    again = SHOP | {"shares": {"plain": 0.4}}
+    assert both.post("/v1/experiments", json=again).status_code == 200
+    assert both.post("/v1/experiments", json=SHOP).status_code == 409
+    assert edit(both, retire_arms=["plain"], shares={}).json()["shares"] == {}
+    cloned = both.post("/v1/experiments/shop/clone", json={"name": "other"})
+    assert (cloned.status_code, cloned.json()["shares"]) == (201, {})
+
+
+@pytest.mark.parametrize("shares", [{"none": 0.1}, {"plain": 1.5}, {"plain": 0.6, "map": 0.6}])
+def test_shares_that_are_refused_charge_nothing(
+    client: TestClient, shares: dict[str, float]
+) -> None:
+    client.put("/v1/populations/all", json={"epsilon": 3.0})
+    wrong = SHOP | {"shares": shares, "population": "all"}
+    answer = client.post("/v1/experiments", json=wrong)
+    assert (answer.status_code, "share" in answer.json()["detail"]) == (422, True)
+    assert client.get("/v1/populations").json()["populations"][0]["left_epsilon"] == 3.0
+
+
 def test_arms_come_leave_and_have_shares_in_one_request(both: TestClient) -> None:
     create(both)
     late = decide(both, count=30)

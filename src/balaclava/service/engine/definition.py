@@ -44,6 +44,7 @@ _ADDED: dict[str, Any] = {  # fields of later versions, with their defaults
     "aggregators": None,
     "rewards_apart": False,
     "segment": None,
+    "shares": None,
 }
 _LEASED_WITH = ("retention", "deciders")  # of these, fields that leases allow
 _SPLIT_WITHOUT = ("guardrails", "exposures")  # of these, what devices would report beside shares
@@ -75,6 +76,7 @@ class ExperimentDefinition:
     aggregators: list[str] | None = None  # URLs of the two, for a policy with trust="split"
     rewards_apart: bool = False  # whether a person has at most one learning decision in a batch
     segment: str | None = None  # of the population: its experiments share no participants
+    shares: dict[str, float] | None = None  # least chances by label, at the start
 
     @classmethod
     def checked(cls, **fields: Any) -> ExperimentDefinition:

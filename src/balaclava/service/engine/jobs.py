@@ -362,6 +362,8 @@ class CreateExperiment(WriteJob):
             work.require_leases()
         definition = self.definition.with_defaults()
         experiment = ServedExperiment(definition)
+        if definition.shares is not None:  # before the charge: it may be refused
+            experiment.change_arms((), (), definition.shares, lambda arm: 0)
         if definition.population is not None:
             charge = definition.person_guarantee(experiment.policy)
             if not charge.private:

@@ -311,8 +311,11 @@ class ServedExperiment:
 
     def clone(self, changes: Mapping[str, Any]) -> ExperimentDefinition:
         """The definition of an experiment like this one, with its live arms, and changes."""
+        arms = [self.arms[arm] for arm in sorted(self.offered(None))]
+        shares = self.definition.shares or {}
         fields = asdict(self.definition) | {
-            "arms": [self.arms[arm] for arm in sorted(self.offered(None))],
+            "arms": arms,
+            "shares": {arm: shares[arm] for arm in arms if arm in shares} or None,
             "owner": self.owner,
             "purpose": self.purpose,
             "retention": self.settings.retention or self.definition.retention,

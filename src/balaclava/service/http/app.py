@@ -1,6 +1,7 @@
 """The FastAPI application: its routers, the check of API keys, and error handlers."""
 
 import asyncio
+import difflib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -34,6 +35,8 @@ _SCOPED_ROUTES = {
     *("/v1/experiments", "/v1/version"),
 }
 _MOST_FAULTS = 10  # invalid fields that an answer names
+# An unknown field is repeated if it is short and so similar to a known one (difflib); guesses.
+_LONGEST_FIELD, _SIMILAR = 40, 0.75
 _HTTP_DETAILS = {
     404: "no page or endpoint at this path",
     405: "this path does not accept the method",
@@ -187,11 +190,23 @@ def add_error_handlers(app: FastAPI) -> None:
         return problem_response(DATABASE_UNAVAILABLE)
 
 
+def _unknown_field(path: list[str], name: str) -> tuple[list[str], str]:
+    """The path of an unknown field and what is wrong: its name, if it is nearly a known one."""
+    similar = difflib.get_close_matches(name[:_LONGEST_FIELD], FIELD_NAMES, 1, _SIMILAR)
+    if similar and len(name) <= _LONGEST_FIELD:
+        return [*path, name], f"is not a known field; did you mean {similar[0]!r}?"
+    words = "has an unknown field, not repeated since it may be a person; see /openapi.json"
+    return path, words
+
+
 def _validation_faults(error: RequestValidationError) -> str:
     """Name the invalid fields and why, but never their values."""
     reasons = {"extra_forbidden": "is not a known field", "json_invalid": "is not valid JSON"}
     faults = []
     for fault in error.errors()[:_MOST_FAULTS]:
         path = [str(part) for part in fault["loc"] if part in FIELD_NAMES or isinstance(part, int)]
-        faults.append(f"{'.'.join(path) or 'body'}: {reasons.get(fault['type'], fault['msg'])}")
+        reason = reasons.get(fault["type"], fault["msg"])
+        if fault["type"] == "extra_forbidden" and fault["loc"][-1] not in FIELD_NAMES:
+            path, reason = _unknown_field(path, str(fault["loc"][-1]))
+        faults.append(f"{'.'.join(path) or 'body'}: {reason}")
     return "; ".join(faults)

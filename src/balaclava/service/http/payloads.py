@@ -118,6 +118,9 @@ class ExperimentIn(Payload):
         False, description="the means are those of the prior: results count it"
     )
     held_out: HeldOutIn | None = None
+    shares: dict[ShortText, float] | None = Field(
+        None, description="least chances by label, at most 1 in all; see PATCH"
+    )
     aggregators: Annotated[list[ShortText], Field(min_length=2, max_length=2)] | None = Field(
         None, description='URLs of two aggregators, for a policy with "trust": "split"'
     )
