@@ -55,6 +55,53 @@ def test_each_outcome_counts_once(tmp_path: Path) -> None:
     assert unmatched.startswith("3 outcomes of 7 have no row of the same who in the 7d")
 
 
+def test_rows_of_each_file_are_named_by_that_file(tmp_path: Path) -> None:
+    for outcomes, views, words in [
+        (OUTCOMES, VIEWS + ",x,2026-01-04 12:00\n", r"views.csv: column 'who' is empty in row 6 "),
+        (
+            OUTCOMES + ",1,2026-01-04 12:00\n",
+            VIEWS,
+            r"outcomes.csv: column 'who' is empty in row 8",
+        ),
+        (
+            OUTCOMES + "a,,2026-01-04 12:00\n",
+            VIEWS,
+            r"outcomes.csv: column 'paid' is empty in row 8",
+        ),
+    ]:
+        with pytest.raises(ParameterError, match=words):
+            joined(tmp_path, outcomes, views)
+
+
+def test_outcomes_without_a_value_are_dropped_and_counted(tmp_path: Path) -> None:
+    from balaclava.logs.cells import ReadOptions
+
+    drop = ReadOptions(drop_missing=True)
+    gaps = OUTCOMES + ",1,2026-01-04 12:00\na,,2026-01-04 12:00\nb,1,\n"
+    log = joined(tmp_path, gaps, VIEWS + "e,,2026-01-02 12:00\n", read_options=drop)
+    assert log.logged.rewards.tolist() == joined(tmp_path).logged.rewards.tolist()
+    assert any(text.startswith("3 of 10 outcomes (30.0%) lack a value") for text in log.left_out)
+    assert any(text.startswith("1 of 5 rows") for text in log.left_out)
+    with pytest.raises(ParameterError, match=r"outcomes.csv: each of its 1 rows lacks a value"):
+        joined(tmp_path, "who,paid,at\na,,2026-01-03 12:00\n", read_options=drop)
+    wrong = gaps + "a,much,2026-01-04 12:00\n"
+    with pytest.raises(ParameterError, match=r"outcomes.csv without the 3 dropped: column 'paid'"):
+        joined(tmp_path, wrong, read_options=drop)
+
+
+@pytest.mark.parametrize(
+    ("how", "rewards"), [("any", [1.0, 1.0, 1.0, 0.0]), ("count", [2.0, 1.0, 1.0, 0.0])]
+)
+def test_conversions_need_no_amounts(tmp_path: Path, how: str, rewards: list[float]) -> None:
+    outcomes = OUTCOMES.replace(",7,", ",,").replace("paid", "note")
+    log = joined(tmp_path, outcomes, reward=None, outcomes_as=how)
+    assert log.logged.rewards.tolist() == rewards
+    if how == "any":
+        assert log.reward_range == (0.0, 1.0)
+    with pytest.raises(ParameterError, match="--outcomes-as any: a row with an outcome"):
+        joined(tmp_path, outcomes, reward=None)
+
+
 def test_the_page_of_a_board_reads_the_joined_log(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     people, pages = range(400), rng.choice(["x", 'a "y", b'], 400)
@@ -76,6 +123,30 @@ def test_the_page_of_a_board_reads_the_joined_log(tmp_path: Path) -> None:
     means = [np.mean([i in set(paid) for i in people if pages[i] == arm])
              for arm in world.arm_labels]  # fmt: skip
     assert world.means.tolist() == pytest.approx(means)
+
+
+def test_the_wait_for_outcomes_goes_to_the_board_and_can_be_played(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    views = "who,page,at\n" + "".join(f"{i},{'xy'[i % 2]},{i}\n" for i in range(1_000))
+    paid = [i for i in range(1_000) if rng.random() < (0.1, 0.6)[i % 2]]
+    bought = "".join(f"{i},{i + 5}\n" for i in paid)
+    (tmp_path / "views.csv").write_text(views)
+    (tmp_path / "outcomes.csv").write_text("who,at\n" + bought + "0,1100\n")
+    board = tmp_path / "board.toml"
+    command = ["compare", tmp_path / "views.csv", "--arm", "page", "--outcomes-as", "any"]
+    command += ["--outcomes", tmp_path / "outcomes.csv", "--by", "who", "--time", "at"]
+    command += ["--window", "100", "--out", tmp_path / "page.html", "--assessment", board]
+    command += ["--repetitions", "2"]
+    answer = CliRunner().invoke(main, [*map(str, command)])
+    assert answer.exit_code == 0, answer.output
+    words = " ".join(answer.output.split())
+    assert "to play that wait, too, add --settle window --patience 100." in words
+    settling = read_assessment(board).feedback.settling
+    assert (settling.settle, settling.patience, settling.missing) == ("window", 100, 0.0)
+    played = [*map(str, command), "--settle", "window", "--patience", "100"]
+    answer = CliRunner().invoke(main, played)
+    assert answer.exit_code == 0, answer.output
+    assert "to play that wait" not in " ".join(answer.output.split())
 
 
 def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:

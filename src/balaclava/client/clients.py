@@ -599,7 +599,7 @@ class ServiceCalls:
             person: As given to `decide`.
 
         Returns:
-            The document: what was erased, and what cannot be.
+            The JSON document, with what was erased and its limits.
         """
         path, body = calls.path("persons"), {"person": person}
         return self._send(Call("DELETE", path, calls.unchanged, body))

@@ -1,24 +1,27 @@
 """Rewards from a second file: what each decision's participant did within a window after it."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from balaclava._core.extras import require_extra
 from balaclava._core.number_format import counted
 from balaclava.errors import ParameterError
-from balaclava.logs.cells import ReadOptions, read_columns
+from balaclava.logs.cells import ReadOptions
 from balaclava.logs.reader import (
     LoggedRewards,
     as_labels,
     group_rewards,
+    kept_rows,
     read_rewards,
     read_rows,
 )
 from balaclava.logs.repeats import repeated_rows
 from balaclava.logs.times import read_times, read_window
 
+# The reward of a decision: its outcomes' amounts, whether it has one, or how many.
+OutcomesAs = Literal["sum", "any", "count"]
 _MANY_UNMATCHED = 0.1  # share of outcomes above which ids or times hardly fit; a guess
 
 
@@ -28,8 +31,17 @@ class OutcomeFile(NamedTuple):
     path: str
     by: str  # the column of ids that joins both files, such as that of participants
     time: str  # the column of times, in both files
-    reward: str
+    reward: str  # the column of amounts; not read unless they are summed
     window: str  # such as "7d": outcomes count until so long after the decision
+    rewards_as: OutcomesAs = "sum"
+
+
+class JoinedLog(NamedTuple):
+    """Decisions with their outcomes."""
+
+    rows: LoggedRewards
+    findings: list[str]  # what was left out
+    window_rows: int | None  # decisions made in a window, on average; None if all are at once
 
 
 def read_joined_log(
@@ -39,8 +51,8 @@ def read_joined_log(
     file: OutcomeFile,
     options: ReadOptions,
     time_format: str | None = None,
-) -> tuple[LoggedRewards, list[str]]:
-    """Read decisions and outcomes; the reward of a decision is the sum of its outcomes.
+) -> JoinedLog:
+    """Read decisions and outcomes; the reward of a decision is made of its outcomes.
 
     An outcome counts once, for the last decision of its id until then. A decision without
     an outcome in its window has the reward 0. Decisions whose window had not ended when the files
@@ -56,7 +68,7 @@ def read_joined_log(
         time_format: of the times, as for `read_times`.
 
     Returns:
-        The rewards by arm, and sentences on what was left out.
+        The rewards by arm, sentences on what was left out, and the decisions of a window.
 
     Raises:
         ParameterError: if a file or the window is not suitable.
@@ -66,13 +78,13 @@ def read_joined_log(
 
     columns, dropped = read_rows(source, {"arm": arm, **others}, options)
     ids = "by" if "by" in others else "person"
-    where = f"{source}: column {file.time!r}"
+    where = f"{kept_rows(source, dropped)}: column {file.time!r}"
     times, seconds = read_times(where, columns.cells["time"], time_format)
     window = read_window(file.window, seconds=seconds)
-    rewards, counts, doubled, end = _joined(
-        source, file, columns.cells[ids], times, window, seconds, options, time_format
-    )
-    complete = times + window <= max(end, times.max(initial=-np.inf))
+    known = as_labels(f"{kept_rows(source, dropped)}: column {others[ids]!r}", columns.cells[ids])
+    outcomes = _read_outcomes(file, seconds, options, time_format)
+    rewards, counts = _joined(source, file, known, times, window, outcomes)
+    complete = times + window <= max(float(outcomes.times.max()), times.max(initial=-np.inf))
     if not complete.any():
         raise ParameterError(
             f"window = {file.window!r} had not ended for any row when the files end; give a "
@@ -87,15 +99,24 @@ def read_joined_log(
             f"{file.window} had not ended when the files end."
         )
     sentences = _unmatched_findings(file, counts, sentences)
+    if outcomes.dropped:
+        total = outcomes.dropped + counts.size
+        sentences.append(
+            f"{outcomes.dropped:,} of {total:,} outcomes ({outcomes.dropped / total:.1%}) lack a "
+            f"value in {file.path} and were dropped: they count as no outcome."
+        )
+    doubled = repeated_rows([outcomes.codes, outcomes.times, outcomes.amounts], outcomes.times)
     if doubled:
+        equal = "time and reward" if file.rewards_as == "sum" else "and time"
         sentences.insert(
             0,
-            f"{counted(doubled, 'outcome')} of {counts.size:,} repeat another in {file.by}, time "
-            "and reward. Was the file exported or joined twice? Remove them.",
+            f"{counted(doubled, 'outcome')} of {counts.size:,} repeat another in {file.by}, "
+            f"{equal}. Was the file exported or joined twice? Remove them.",
         )
     notation = [f"rewards from {file.path}"]
     rows = group_rewards(source, arm, columns, rewards[complete], notation, dropped)
-    return rows, sentences
+    span = float(np.ptp(times))
+    return JoinedLog(rows, sentences, round(times.size * window / span) if span else None)
 
 
 def _unmatched_findings(file: OutcomeFile, counts: np.ndarray, others: list[str]) -> list[str]:
@@ -117,53 +138,73 @@ def _unmatched_findings(file: OutcomeFile, counts: np.ndarray, others: list[str]
     return [sentence, *others]
 
 
+class _Outcomes(NamedTuple):
+    """The rows of a file of outcomes."""
+
+    labels: Any  # of ids
+    codes: np.ndarray  # numbers of the labels
+    times: np.ndarray
+    amounts: np.ndarray
+    dropped: int
+
+
+def _read_outcomes(
+    file: OutcomeFile, seconds: bool, options: ReadOptions, time_format: str | None
+) -> _Outcomes:
+    """The outcomes; `seconds` says whether the times of decisions are seconds."""
+    wanted = {"by": file.by, "time": file.time}
+    if file.rewards_as == "sum":
+        wanted["reward"] = file.reward
+    columns, dropped = read_rows(file.path, wanted, options)
+    if not len(columns.cells["by"]):
+        raise ParameterError(f"{file.path} has no rows; give one for each outcome")
+    kept = kept_rows(file.path, dropped)
+    where = f"{kept}: column {file.time!r}"
+    times, same_unit = read_times(where, columns.cells["time"], time_format)
+    if same_unit != seconds:
+        raise ParameterError(f"{where} is not in the unit of the decisions' times; convert one")
+    amounts = np.ones(times.size)
+    if file.rewards_as == "sum":
+        amounts, _ = read_rewards(kept, columns, file.reward, options)
+    labels, codes = as_labels(f"{kept}: column {file.by!r}", columns.cells["by"])
+    return _Outcomes(labels, codes, times, amounts, dropped)
+
+
 def _joined(
     source: str,
     file: OutcomeFile,
-    decision_ids: Any,
+    known: tuple[Any, np.ndarray],
     times: np.ndarray,
     window: float,
-    seconds: bool,
-    options: ReadOptions,
-    time_format: str | None,
-) -> tuple[np.ndarray, np.ndarray, int, float]:
-    """Rewards of decisions, a mask of outcomes that count, repeated ones, and the last time."""
-    require_extra("pyarrow", "reading a log")
-    import pyarrow as pa
-
-    wanted = {"by": file.by, "time": file.time, "reward": file.reward}
-    columns = read_columns(file.path, wanted, options)
-    if not len(columns.cells["by"]):
-        raise ParameterError(f"{file.path} has no rows; give one for each outcome")
-    where = f"{file.path}: column {file.time!r}"
-    outcome_times, same_unit = read_times(where, columns.cells["time"], time_format)
-    if same_unit != seconds:
-        raise ParameterError(f"{where} is not in the unit of the decisions' times; convert one")
-    amounts, _ = read_rewards(file.path, columns, file.reward, options)
-    parts = (decision_ids, columns.cells["by"])
-    ids = pa.concat_arrays([each.cast(pa.string()) for each in parts])
-    labels, codes = as_labels(f"{file.path}: column {file.by!r}", ids)
-    decided = _last_decision(codes[: times.size], times, codes[times.size :], outcome_times)
-    counts = (decided >= 0) & (outcome_times - times[decided] <= window)
+    outcomes: _Outcomes,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rewards of decisions with these ids, and a mask of the outcomes that count."""
+    labels, codes = known
+    numbers = {label: i for i, label in enumerate(labels.to_pylist())}
+    others = outcomes.labels.to_pylist()
+    same = np.array([numbers.get(label, len(numbers) + i) for i, label in enumerate(others)])
+    later = same[outcomes.codes]
+    decided = _last_decision(codes, times, later, outcomes.times)
+    counts = (decided >= 0) & (outcomes.times - times[decided] <= window)
     if not counts.any():
-        _refuse_none(source, file, labels, codes[: times.size], codes[times.size :])
-    rewards = np.bincount(decided[counts], weights=amounts[counts], minlength=times.size)
-    doubled = repeated_rows([codes[times.size :], outcome_times, amounts], outcome_times)
-    return rewards, counts, doubled, float(outcome_times.max(initial=-np.inf))
+        _refuse_none(source, file, labels[codes[0]], outcomes.labels[outcomes.codes[0]],
+                     bool(np.isin(later, codes).any()))  # fmt: skip
+    rewards = np.bincount(decided[counts], weights=outcomes.amounts[counts], minlength=times.size)
+    if file.rewards_as == "any":
+        rewards = np.minimum(rewards, 1.0)
+    return rewards, counts
 
 
-def _refuse_none(
-    source: str, file: OutcomeFile, labels: Any, ids: np.ndarray, others: np.ndarray
-) -> None:
+def _refuse_none(source: str, file: OutcomeFile, id: Any, other: Any, shared: bool) -> None:
     """Refuse outcomes without any row: that all rewards are 0 would be a mistake."""
-    if np.isin(others, ids).any():
+    if shared:
         raise ParameterError(
             f"no outcome in {file.path} has a row of the same {file.by} in the {file.window} "
             "before; give a longer window, or times in one time zone"
         )
     raise ParameterError(
-        f"no id in column {file.by!r} of {file.path}, such as {labels[others[0]].as_py()!r}, is in "
-        f"{source}, which has such as {labels[ids[0]].as_py()!r}; write ids alike in both"
+        f"no id in column {file.by!r} of {file.path}, such as {other.as_py()!r}, is in {source}, "
+        f"which has such as {id.as_py()!r}; write ids alike in both"
     )
 
 

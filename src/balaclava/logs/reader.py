@@ -76,7 +76,7 @@ def read_log(
     source, options = os.fspath(path), (read_options or ReadOptions()).checked()
     wanted = {"arm": arm, "reward": reward, **(others or {})}
     columns, dropped = read_rows(source, wanted, options)
-    rewards, notation = read_rewards(source, columns, reward, options)
+    rewards, notation = read_rewards(kept_rows(source, dropped), columns, reward, options)
     return group_rewards(source, arm, columns, rewards, notation, dropped)
 
 
@@ -85,12 +85,17 @@ def read_rows(source: str, wanted: Mapping[str, str], options: ReadOptions) -> t
     require_extra("pyarrow", "reading a log")
     columns = read_columns(source, wanted, options)
     columns, dropped = _without_missing(columns, options) if options.drop_missing else (columns, 0)
-    if dropped and not len(columns.cells["arm"]):
+    if dropped and not len(next(iter(columns.cells.values()))):
         raise ParameterError(
             f"{source}: each of its {dropped:,} rows lacks a value in one of the columns "
             f"{', '.join(map(repr, wanted.values()))}, so all were dropped; check these columns"
         )
     return columns, dropped
+
+
+def kept_rows(source: str, dropped: int) -> str:
+    """How errors name a file whose rows they count without those that were dropped."""
+    return f"{source} without the {dropped:,} dropped" if dropped else source
 
 
 def group_rewards(

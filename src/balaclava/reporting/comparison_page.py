@@ -199,4 +199,16 @@ def how_played(comparison: Comparison) -> str:
         f"world behind the log: a policy fits if all of it is below {RELEVANT_SHARE:.0%}. "
         "Epsilon (ε) limits what the decisions reveal about one reward: at 1, odds of any guess "
         "about it change by a factor of at most 2.72; a smaller epsilon is stricter."
+        + _unplayed_wait(comparison)
+    )
+
+
+def _unplayed_wait(comparison: Comparison) -> str:
+    """What was not played of a log that was joined with a window."""
+    wait = comparison.log.window_rows
+    if not wait or not comparison.results.feedback.prompt:
+        return ""
+    return (
+        f" Rewards came at once here, but the log's window is about {wait:,} rows long: to play "
+        f"that wait, too, add --settle window --patience {wait}."
     )

@@ -26,11 +26,15 @@ from balaclava.service.store.storage import Storage, driver_message, make_engine
 _LEAST_FREE = 500_000_000  # bytes: a day of a million decisions, with a margin for the log
 
 
+class _NotAdvisedError(BalaclavaError):
+    """A service can run so, but should not for long."""
+
+
 class Finding(NamedTuple):
-    """A check: its subject, whether all is well, and the result or what to do."""
+    """A check: its subject, whether all is well (None: a warning), and the result or what to do."""
 
     subject: str
-    well: bool
+    well: bool | None
     text: str
 
 
@@ -56,6 +60,8 @@ def examine(database: str, ledger: str | None, secrets: str | None) -> Iterator[
     for subject, check in checks.items():
         try:
             yield Finding(subject, True, check())
+        except _NotAdvisedError as warning:
+            yield Finding(subject, None, str(warning))
         except BalaclavaError as error:
             yield Finding(subject, False, str(error))
         except sa.exc.DBAPIError as error:
@@ -129,7 +135,7 @@ def _check_disk(file: str | None, ledger: str) -> str:
         if free < _LEAST_FREE:
             raise StartError(f"{folder} has {free / 1e6:,.0f} MB left; make room")
     if len(files) == 2 and len({folder.stat().st_dev for folder in folders}) == 1:
-        raise StartError(
+        raise _NotAdvisedError(
             "the ledger is on the database's disk: a snapshot restores both, which goes unnoticed; "
             "give --ledger on another one"
         )

@@ -113,6 +113,8 @@ class Service:
         With `accept_clock`, the clock may be far ahead of the last commit. Raises `StartError` if
         the three do not belong together, or cannot be used.
         """
+        if ledger and "://" not in ledger and not Path(ledger).absolute().parent.is_dir():
+            raise StartError(f"the folder of the ledger {ledger} does not exist; make it first")
         storage = Storage.open(database)
         file = storage.engine.url.database if storage.one_process else None
         stem = str(Path(file).with_suffix("")) if file else "balaclava"

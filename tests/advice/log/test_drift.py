@@ -16,8 +16,26 @@ def test_drift_is_seen_and_its_absence_too() -> None:
     assert sentences[0].startswith("Arm 'b' changes over time")
     assert "tolerate drift" in sentences[-1]
     later = (rng.random(2_000) < times / 2_000).astype(int)
-    (moved,) = drift_findings(["a", "b"], later, steady, times)
-    assert moved.startswith("Which arm was played changes over time ('")
+    moved, causes = drift_findings(["a", "b"], later, steady, times)
+    assert moved.startswith("Which arm was played changes over time: '")
+    assert "Perhaps the logging policy was learning" in moved
+    assert "doubled rows, can look like this" in causes
+
+
+def test_a_split_that_is_broken_for_two_days_is_dated() -> None:
+    """30 days of a third each; on two days 75 % of one arm, in rows of any order."""
+    rng = np.random.default_rng(3)
+    days = np.repeat(np.arange(30), 500)
+    weights = np.where((days == 11) | (days == 12), 0.75, 1 / 3)
+    arms = np.where(rng.random(days.size) < weights, 0, rng.integers(1, 3, days.size))
+    times = 1_767_225_600 + 86_400.0 * days + rng.random(days.size) * 86_399  # from 2026-01-01
+    mixed = rng.permutation(days.size)
+    rows = arms[mixed], np.ones(days.size), times[mixed]
+    moved = drift_findings(["liste", "karte", "neu"], *rows, dated=True)[0]
+    assert "'liste' has 7" in moved
+    assert "1,000 rows from 2026-01-12 00:" in moved
+    assert "to 2026-01-13 23:" in moved
+    assert "and 33% of the others. Perhaps the split was broken in that period" in moved
 
 
 def test_drift_is_rarely_seen_where_there_is_none() -> None:

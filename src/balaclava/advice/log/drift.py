@@ -1,5 +1,7 @@
 """Drift of a log over time: averages and shares of the arms in four periods."""
 
+import datetime
+
 import numpy as np
 
 from balaclava._core.extras import require_extra
@@ -10,6 +12,11 @@ _MIN_ROWS_PER_PERIOD = 10  # of an arm; below it the normal approximation of its
 # for the shares of the arms, so 5 % in all.
 _FALSE_ALARM_PROBABILITY = 0.025
 
+_SHARE_BINS = 60  # of equally many rows, among which the period of other shares is sought
+DRIFT_CAUSES = (
+    "One id with thousands of rows, or doubled rows, can look like this: remove them first, and "
+    "look again."
+)
 DRIFT_WARNING = (
     "Most policies expect averages that do not change. Policies for adversarial losses (`balaclava "
     "policies --rewards loss`) tolerate drift."
@@ -17,9 +24,13 @@ DRIFT_WARNING = (
 
 
 def drift_findings(
-    labels: list[str], arms: np.ndarray, rewards: np.ndarray, times: np.ndarray
+    labels: list[str],
+    arms: np.ndarray,
+    rewards: np.ndarray,
+    times: np.ndarray,
+    dated: bool = False,
 ) -> list[str]:
-    """What changes over time, in sentences."""
+    """What changes over time, in sentences; `dated` times are seconds since 1970."""
     require_extra("scipy", "looking for drift")
     from scipy.stats import chi2_contingency
 
@@ -37,16 +48,51 @@ def drift_findings(
             )
     drifting = bool(sentences)
     if chi2_contingency(counts).pvalue < _FALSE_ALARM_PROBABILITY:
-        first, last = counts[:, 0] / counts[:, 0].sum(), counts[:, -1] / counts[:, -1].sum()
-        most = int(np.argmax(np.abs(last - first)))
-        sentences.append(
-            f"Which arm was played changes over time ({labels[most]!r}: {first[most]:.0%} of the "
-            f"first quarter, {last[most]:.0%} of the last): the logging policy was learning, or "
-            "an arm was added later."
-        )
+        sentences.append(_changed_shares(labels, arms, times, dated))
+    if sentences:
+        sentences.append(DRIFT_CAUSES)
     if drifting:
         sentences.append(DRIFT_WARNING)
     return sentences or [f"No drift is seen in {DRIFT_PERIODS} periods; it may be small or late."]
+
+
+def _changed_shares(labels: list[str], arms: np.ndarray, times: np.ndarray, dated: bool) -> str:
+    """The period in which the share of an arm departs most from that of the other rows.
+
+    Of all runs of bins, the one with the largest z-score of the arm's rows against the others.
+    """
+    order = np.argsort(times, kind="stable")
+    edges = np.arange(_SHARE_BINS + 1) * times.size // _SHARE_BINS
+    part = np.clip(np.subtract.outer(edges, edges).T, 0, None) / times.size  # [start, end]
+    best = (-1.0, 0, 0, 1)
+    for arm in range(len(labels)):
+        mine = np.concatenate([[0], (arms[order] == arm).cumsum()])[edges]
+        excess = np.abs(np.subtract.outer(mine, mine).T - mine[-1] * part)
+        scale = np.sqrt(mine[-1] * (1.0 - mine[-1] / times.size) * part * (1.0 - part))
+        score = np.divide(excess, scale, out=np.zeros_like(excess), where=scale > 0)
+        start, end = (int(i) for i in np.unravel_index(np.argmax(score), score.shape))
+        best = max(best, (float(score[start, end]), arm, start, end))
+    arm, start, end = best[1:]
+    inside = np.zeros(times.size, bool)
+    inside[order[edges[start] : edges[end]]] = True
+    within, others = (arms[inside] == arm).mean(), (arms[~inside] == arm).mean()
+    when = f"from {_moment(times[inside].min(), dated)} to {_moment(times[inside].max(), dated)}"
+    causes = "the logging policy was learning, or an arm was added or removed"
+    if start > 0 and end < edges.size - 1:
+        causes = f"the split was broken in that period, {causes}"
+    else:
+        causes = f"{causes}, or the split was broken in that period"
+    return (
+        f"Which arm was played changes over time: {labels[arm]!r} has {within:.0%} of the "
+        f"{int(inside.sum()):,} rows {when}, and {others:.0%} of the others. Perhaps {causes}."
+    )
+
+
+def _moment(time: float, dated: bool) -> str:
+    """A time as people read it."""
+    if not dated:
+        return f"{time:g}"
+    return f"{datetime.datetime.fromtimestamp(time, datetime.UTC):%Y-%m-%d %H:%M}"
 
 
 def drift_periods(times: np.ndarray) -> np.ndarray:

@@ -15,8 +15,8 @@ from balaclava.advice.log.log_summary import LogSummary
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import PIPE, ReadOptions
 from balaclava.logs.numerals import read_numbers, refuse_rows
-from balaclava.logs.outcomes import OutcomeFile, read_joined_log
-from balaclava.logs.reader import LoggedRewards, as_labels, read_log
+from balaclava.logs.outcomes import JoinedLog, OutcomeFile, OutcomesAs, read_joined_log
+from balaclava.logs.reader import LoggedRewards, as_labels, kept_rows, read_log
 from balaclava.logs.times import read_times
 
 MAX_ABSOLUTE_REWARD = 1e100  # so that sums of squares do not overflow
@@ -29,7 +29,7 @@ def summarise_log(
     path: str | os.PathLike[str],
     *,
     arm: str,
-    reward: str,
+    reward: str | None = None,
     reward_range: tuple[float, float] | None = None,
     outside: Outside = "refuse",
     clip: tuple[float, float] | None = None,
@@ -43,6 +43,7 @@ def summarise_log(
     outcomes: str | os.PathLike[str] | None = None,
     by: str | None = None,
     window: str | None = None,
+    outcomes_as: OutcomesAs = "sum",
     time_format: str | None = None,
     read_options: ReadOptions | None = None,
 ) -> LogSummary:
@@ -52,12 +53,14 @@ def summarise_log(
     policies that clip rewards to these limits; `clip_from` takes the limits from quantiles of a
     public file. With `outcomes`, a file with one row per outcome, rewards are its outcomes of the
     same id (column `by`) within `window` after each row; ids are taken for participants if there is
-    no `person`. Errors name rows and columns, never rewards.
+    no `person`; `outcomes_as` says whether they are summed, counted, or 1 for any, and only a sum
+    needs `reward`. Errors name rows and columns, never rewards.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
         raise ParameterError('outside = "clip" needs a range; give it with --range')
     options = read_options or ReadOptions()
+    reward = _reward_column(reward, outcomes, outcomes_as)
     clip_source = ""
     if clip_from is not None:
         _require_public(path, clip, clip_from)
@@ -66,18 +69,16 @@ def summarise_log(
         )
     given_range = reward_range and _checked_range("range", reward_range)
     clip = clip and _checked_range("clip", clip)
-    file = _outcome_file(outcomes, by, time, reward, window)
+    file = _outcome_file(outcomes, by, time, reward, window, outcomes_as)
     columns = _purposes(propensity, time, person, by, features)
     source = "the pipe" if os.fspath(path) == PIPE else os.fspath(path)
     if file is None:
         rows = read_log(path, arm=arm, reward=reward, others=columns, read_options=options)
-        incomplete: list[str] = []
+        read = JoinedLog(rows, [], None)
     else:
-        rows, incomplete = read_joined_log(
-            os.fspath(path), arm, columns, file, options.checked(), time_format
-        )
-    _refuse_huge(f"{source}: column {reward!r}", rows.rewards)
-    rows, kept, left_out = _with_enough_rows(source, arm, rows, min_rows)
+        read = read_joined_log(os.fspath(path), arm, columns, file, options.checked(), time_format)
+    _refuse_huge(f"{kept_rows(source, read.rows.dropped)}: column {reward!r}", read.rows.rewards)
+    rows, kept, left_out = _with_enough_rows(source, arm, read.rows, min_rows)
     log = LogSummary(
         source,
         rows,
@@ -85,7 +86,8 @@ def summarise_log(
         outside=outside,
         clip=clip,
         clip_source=clip_source,
-        left_out=(*incomplete, *left_out),
+        left_out=(*read.findings, *left_out),
+        window_rows=read.window_rows,
         **_further_columns(source, columns, rows, kept, options.decimal, time_format),
     )
     _require_within(log)
@@ -124,12 +126,26 @@ def _require_within(log: LogSummary) -> None:
         )
 
 
+def _reward_column(reward: str | None, outcomes: object, outcomes_as: OutcomesAs) -> str:
+    """The name of the rewards; raises if they need a column and none is given."""
+    outcomes_as = check("outcomes_as", outcomes_as, OutcomesAs)
+    if outcomes is None and outcomes_as != "sum":
+        raise ParameterError(f"--outcomes-as {outcomes_as} needs --outcomes; give the file")
+    if reward is None and outcomes_as == "sum":
+        raise ParameterError(
+            "--reward is missing; give the column with the reward, or with --outcomes "
+            "--outcomes-as any: a row with an outcome then has the reward 1, others 0"
+        )
+    return ("bought" if outcomes_as == "any" else "outcomes") if reward is None else reward
+
+
 def _outcome_file(
     outcomes: str | os.PathLike[str] | None,
     by: str | None,
     time: str | None,
     reward: str,
     window: str | None,
+    outcomes_as: OutcomesAs,
 ) -> OutcomeFile | None:
     needed = {"--outcomes": outcomes, "--by": by, "--window": window}
     if all(each is None for each in needed.values()):
@@ -139,7 +155,7 @@ def _outcome_file(
         raise ParameterError(
             "--outcomes needs --by, --window and --time together; give " + ", ".join(missing)
         )
-    return OutcomeFile(os.fspath(outcomes), by, time, reward, window)
+    return OutcomeFile(os.fspath(outcomes), by, time, reward, window, outcomes_as)
 
 
 def _require_public(
@@ -226,11 +242,12 @@ def _further_columns(
     if features:
         further["features"] = read_features(source, features, **read_as).select(kept)
     for purpose, column in columns.items():
-        where = f"{source}: column {column!r}"
+        where = f"{kept_rows(source, rows.dropped)}: column {column!r}"
         if purpose == "propensity":
             further["propensities"] = _read_propensities(where, cells[column], read_as)[kept]
         elif purpose == "time":
-            further["times"] = read_times(where, cells[column], time_format)[0][kept]
+            times, further["dated"] = read_times(where, cells[column], time_format)
+            further["times"] = times[kept]
         elif purpose == "person":
             further["participants"] = as_labels(where, cells[column])[1][kept]
     return further

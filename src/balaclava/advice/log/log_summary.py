@@ -38,8 +38,10 @@ class LogSummary:
     left_out: tuple[str, ...] = ()  # what was dropped, in sentences
     propensities: np.ndarray | None = None  # of the arm that was played, for each row
     times: np.ndarray | None = None
+    dated: bool = False  # whether the times are seconds since 1970
     participants: np.ndarray | None = None  # number of each row's participant
     features: FeatureColumns | None = None  # known before each decision
+    window_rows: int | None = None  # rows in a window of outcomes, where rewards were joined
 
     def with_most_rows(self, arms: int) -> "LogSummary":
         """The log of the `arms` arms with the most rows; of equal ones, the first."""
@@ -205,7 +207,8 @@ class LogSummary:
     def _drift_findings(self) -> list[str]:
         if self.times is None:
             return []
-        return drift_findings(self.labels, self.logged.arms, self.logged.rewards, self.times)
+        rows = self.logged.arms, self.logged.rewards, self.times
+        return drift_findings(self.labels, *rows, self.dated)
 
     def findings(self) -> list[str]:
         counts = self.counts.values()

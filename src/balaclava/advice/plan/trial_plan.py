@@ -242,6 +242,8 @@ class PlannedTrial:
     @property
     def title(self) -> str:
         late = f", {self.feedback}" if str(self.feedback) else ""
+        if self.feedback.longest_wait:
+            late += ", with those who come while outcomes are awaited"
         named = "" if self.participants is None else f"; named within {self.participants:,}"
         return (
             f"participants until the best of {self.arms} arms is named; rates of {self.rate:g}, "
@@ -255,17 +257,21 @@ class PlannedTrial:
         if policy is None:
             yield even
             return
-        row = self.simulated_row(policy, even.high)
+        prompt = even.high - self.feedback.longest_wait
+        row = self.simulated_row(policy, prompt)
         yield row
         if policy.model == "central":
             yield even
             if policy.name != LOW_REGRET_POLICY:
                 known = {"arms": self.arms, "epsilon": epsilon}
-                usual = even.high if math.isnan(row.high) else row.high
+                usual = prompt if math.isnan(row.high) else row.high
                 yield self.simulated_row(POLICIES.create(LOW_REGRET_POLICY, known), usual)
 
     def fixed_row(self, label: str, epsilon: float) -> PlanRow:
-        """A test of fixed size that names the best arm in 90 % of the trials."""
+        """A test of fixed size that names the best arm in 90 % of the trials.
+
+        Participants who come while the last outcomes are awaited count, as in simulated rows.
+        """
         arrived, means = self.feedback.arrived, np.asarray(self.world.means)
         missing = self.feedback.settling.missing
         if missing is not None:  # each participant has an outcome
@@ -275,9 +281,10 @@ class PlannedTrial:
         size = test.size(POWER, MOST_PARTICIPANTS / per_reward)
         if size is None:
             raise self._too_long(epsilon)
-        total, (named, wrong) = math.ceil(size * per_reward), test.shares(size)
+        wait = self.feedback.longest_wait  # the answer comes when the last outcome is known
+        total, (named, wrong) = math.ceil(size * per_reward) + wait, test.shares(size)
         if self.participants is not None:
-            pulls = int(self.participants / per_reward)
+            pulls = int(max(self.participants - wait, 0) / per_reward)
             named, wrong = test.shares(pulls) if pulls else (0.0, 0.0)
         return PlanRow(
             label, epsilon, total, total, named, wrong, total * (self.arms - 1) / self.arms
@@ -443,4 +450,7 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
 def participants_sentence(rows: Sequence[PlanRow], participants: int) -> str:
     """How often the participants suffice."""
     shares = each_epsilon(rows, lambda row: percent(row.named, ".0f"), "")
-    return f" With {participants:,} participants this share of trials names the best arm: {shares}."
+    return (
+        f" With {participants:,} participants this share of trials names the best arm: {shares}. "
+        "A test of fixed size then uses all of them, also beyond its planned size."
+    )

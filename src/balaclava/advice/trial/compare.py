@@ -18,6 +18,7 @@ from balaclava.advice.trial.log_trial import LogTrial
 from balaclava.advice.trial.rows_needed import RowsNeeded, rows_needed
 from balaclava.advice.trial.standings import AT_RANDOM, Standing, mean_ratio, rank_policies
 from balaclava.advice.trial.worlds import LogWorlds, log_environment
+from balaclava.agents.settling import Settle
 from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.simulation.analysis.statistics import CONFIDENCE
@@ -213,6 +214,8 @@ def compare(
     seed: int = 1,
     delay: Delay | None = None,
     patience: int | None = None,
+    settle: Settle = "arrival",
+    missing: float | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -239,9 +242,8 @@ def compare(
     rounds = default_rounds(log) if horizon is None else horizon
     candidates, baselines = _candidates(log, epsilon, rounds)
     worlds = LogWorlds(log)
-    trial = LogTrial(
-        worlds.draw, log_environment(log), rounds, seed, Feedback.create(delay, patience), workers
-    )
+    feedback = Feedback.create(delay, patience, settle, missing)
+    trial = LogTrial(worlds.draw, log_environment(log), rounds, seed, feedback, workers)
     # A scale matters only if arms differ.
     tuning = replace(trial, worlds=partial(worlds.draw, ties=False))
     candidates, baselines = _tune_scales(tuning, candidates, baselines)

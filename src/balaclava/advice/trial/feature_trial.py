@@ -69,7 +69,8 @@ def feature_advice(gain: FeatureGain, trial: FeatureTrial | None) -> list[str]:
         f"In worlds drawn from the log, of {trial.results.horizon:,} rounds, {trial.label} "
         f"({trial.results.guarantee(trial.label)}) earns {difference.value:+.3g} per round against "
         f"{_WITHOUT_FEATURES}, which ignores features; 95 % interval {difference.low:.3g} to "
-        f"{difference.high:.3g}."
+        f"{difference.high:.3g}. Regret below is against the best rule by features, so it "
+        "is larger than above, where it is against the best arm."
     )
     if trial.pays:
         return [f"The gain is clear. {played} It is advised, if features may be public."]

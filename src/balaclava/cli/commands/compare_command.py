@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from balaclava.logs.cells import ReadOptions
     from balaclava.policies.base import Policy
     from balaclava.reporting.assessment_input import PlanInput
+    from balaclava.simulation.feedback import Feedback
 
 _READING_OPTIONS = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
     *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing", "missing"),
-    *("outcomes", "by", "window", "time_format"),
+    *("outcomes", "by", "window", "outcomes_as", "time_format"),
 )
 _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")  # loaded while reading the log
 
 
 _log_options = combined(  # how a log is read; `explore` has the same
     option("--arm", "COLUMN", "The column that names the arm.", required=True),
-    option("--reward", "COLUMN", "The column with the reward.", required=True),
+    option("--reward", "COLUMN", "The column with the reward."),
     option(
         "--range reward_range",
         (float, float),
@@ -75,6 +76,13 @@ _log_options = combined(  # how a log is read; `explore` has the same
         "COLUMN",
         "With --outcomes: the id in both files; also the participant, without --person.",
     ),
+    option(
+        "--outcomes-as",
+        ["sum", "any", "count"],
+        "A row's reward: the sum of its outcomes, 1 if there are any, or how many. Only the sum "
+        "needs --reward.",
+        default="sum",
+    ),
     option("--window", "7d", "With --outcomes: how long after a row its outcomes count."),
     option("--time-format", "FORMAT", "Of times, such as '%d/%m/%Y %H:%M'; by default detected."),
     option("--sep", "CHARACTER", "Separator of cells; by default detected."),
@@ -111,10 +119,15 @@ _log_options = combined(  # how a log is read; `explore` has the same
 @option("--json as_json", bool, "Print everything as JSON.")
 @workers_option
 @delay_options
+@option(
+    "--settle",
+    ["arrival", "window"],
+    "When a reward counts; window needs --patience. A lost one is 0.",
+)
 def compare(
     log: str,
     arm: str,
-    reward: str,
+    reward: str | None,
     out: Path | None,
     assessment: Path | None,
     as_json: bool,
@@ -126,8 +139,9 @@ def compare(
     compressed with gzip; `-` reads standard input.
 
     If rewards are in a second file, such as purchases, give it with --outcomes: a row's reward is
-    the sum of the outcomes of its id (--by) within the window after it, 0 if there are none. An id
-    counts as a participant, unless --person names another column.
+    the sum of the outcomes of its id (--by) within the window after it, 0 if there are none; with
+    --outcomes-as any it is 1 if there are any, as for conversions. An id counts as a participant,
+    unless --person names another column.
 
     Looking at a log is not itself private. No single reward is displayed.
 
@@ -135,6 +149,8 @@ def compare(
     Example: balaclava compare visits.csv --arm page --reward clicked --epsilon 1
     Example: zcat orders.csv.gz | balaclava compare - --arm price --reward paid --person customer
     Example: balaclava compare views.csv --arm price --outcomes purchases.csv --reward paid \\
+             --by visitor --time at --window 7d
+    Example: balaclava compare views.csv --arm price --outcomes purchases.csv --outcomes-as any \\
              --by visitor --time at --window 7d
     """
     from balaclava._core.atomic_files import require_writable_file
@@ -156,6 +172,10 @@ def compare(
         if place is not None:
             require_writable_file(place)
     late = pop_delay(options)
+    if (settle := options.pop("settle")) is not None:
+        late["settle"] = settle
+        if settle == "window":
+            late["missing"] = 0.0
     summary, read_options = _read_summary(log, arm, reward, options)
     if not as_json:
         terminal.print_sentences([summary.best_arm_test.sentence, LOG_NOT_PRIVATE, ""])
@@ -172,9 +192,10 @@ def compare(
         source = log
         if joined is not None:
             source, read_options = str(joined), type(read_options)()
-        _write_assessment(comparison, assessment, source, arm, reward, read_options)
+        name = reward or "outcomes"
+        _write_assessment(comparison, assessment, source, arm, name, read_options)
         if joined is not None:
-            _write_joined_log(summary, joined, arm, reward)
+            _write_joined_log(summary, joined, arm, name)
             words = f"wrote {joined}, the log with its outcomes: keep it confidential"
             click.echo(words, err=as_json)
         click.echo(
@@ -184,7 +205,7 @@ def compare(
 
 
 def _read_summary(
-    log: str, arm: str, reward: str, options: dict[str, Any]
+    log: str, arm: str, reward: str | None, options: dict[str, Any]
 ) -> tuple[LogSummary, ReadOptions]:
     """Remove the options on reading from `options`, and read the log by them."""
     from balaclava._core.extras import loading
@@ -250,10 +271,20 @@ def _write_assessment(
         environment={**source, **settings},
         rewards_per_person=1 if participants is None else participants.most,
         horizon=comparison.results.horizon,
-        feedback=comparison.results.feedback,
+        feedback=_planned_feedback(comparison),
         planned=_planned(comparison, policy),
     )
     place.write_text(text, encoding="utf-8")
+
+
+def _planned_feedback(comparison: Comparison) -> Feedback:
+    """As it was played; of a log joined with a window, by default the wait for its end."""
+    from balaclava.simulation.feedback import Feedback
+
+    feedback, wait = comparison.results.feedback, comparison.log.window_rows
+    if feedback.prompt and wait:
+        return Feedback.create(None, wait, "window", 0.0)
+    return feedback
 
 
 def _planned(comparison: Comparison, policy: Policy) -> PlanInput | None:
@@ -326,7 +357,7 @@ def _column_names(text: str | None) -> list[str]:
 @option("--port", click.IntRange(0, 65535), "Of this machine; 0 for a free one.", default=0)
 @workers_option
 def explore(
-    log: str, arm: str, reward: str, port: int, workers: int | None, **options: Any
+    log: str, arm: str, reward: str | None, port: int, workers: int | None, **options: Any
 ) -> None:
     """Serve a page with sliders for epsilon, participants, delay and arms.
 

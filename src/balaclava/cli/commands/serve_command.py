@@ -193,7 +193,7 @@ def doctor(database: str, ledger: str | None, secrets: str | None) -> None:
     """Examine what the service needs, and say what is wrong and what to do.
 
     Give it the options of `balaclava serve`. It changes nothing, and may run beside the service.
-    Exits with 1 if something is wrong.
+    Exits with 1 if something is wrong, not for a warning.
 
     \b
     Example: balaclava doctor --database balaclava.db --ledger /mnt/ledger/balaclava.ledger
@@ -203,8 +203,9 @@ def doctor(database: str, ledger: str | None, secrets: str | None) -> None:
 
     findings = list(examine(database, ledger, secrets))
     for finding in findings:
-        click.echo(f"{'ok   ' if finding.well else 'WRONG'}  {finding.subject}: {finding.text}")
-    if not all(finding.well for finding in findings):
+        word = {True: "ok   ", None: "warn ", False: "WRONG"}[finding.well]
+        click.echo(f"{word}  {finding.subject}: {finding.text}")
+    if any(finding.well is False for finding in findings):
         raise SystemExit(1)
 
 
