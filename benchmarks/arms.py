@@ -3,11 +3,13 @@
     python benchmarks/arms.py --table year             # 200 live arms, 10^6 decisions
     python benchmarks/arms.py --table step             # time of a decision
     python benchmarks/arms.py --table added --runs 4000 # an arm added half way
+    python benchmarks/arms.py --table added --window 2000 --runs 400  # the same with late rewards
     python benchmarks/arms.py --table prior --runs 400 # priors on a wrong best arm
 
-Epsilon is 1, and rewards come at once; agents with dp-imed play "year" and "prior". "year": every
-500 decisions one arm leaves and another comes. "added": arms of .55 .60 .65 in 20,000 rounds;
-another comes after half, and is compared with a fresh run of all four arms for 10,000 rounds.
+Epsilon is 1, and rewards come at once, or with `--window` after so many decisions; agents with
+dp-imed play "year" and "prior". "year": every 500 decisions one arm leaves and another comes.
+"added": arms of .55 .60 .65 in 20,000 rounds; another comes after half, and is compared with a
+fresh run of all four arms for 10,000 rounds.
 "prior": arms of .55 .60 .65 .75 in 20,000 rounds; the prior has n rewards behind each mean,
 reversed.
 """
@@ -102,8 +104,12 @@ def step() -> None:
         print(f"{'with' if comes else 'without'} changes: {each:.1f} us a decision")
 
 
-def added(runs: int, names: list[str]) -> None:
+def added(runs: int, names: list[str], window: int) -> None:
     """Regret of the last 10,000 rounds: with the arm added, and of a fresh run of them."""
+    late: dict[str, Any] = {}
+    if window:
+        law = bl.Delay(mean=window, law="fixed")
+        late = {"delay": law, "patience": window, "settle": "window", "missing": 0.0}
     print("| policy | the added arm | added half way | fresh run | ratio of the means |")
     print("|---|---|---|---|---|")
     for name in names or [*PRIVATE, *NOT_PRIVATE]:
@@ -114,10 +120,10 @@ def added(runs: int, names: list[str]) -> None:
             shop = bl.environment("bernoulli", means=[*MEANS.values(), mean])
             offers = [(1, [0, 1, 2]), (HALF + 1, [0, 1, 2, 3])]
             world = bl.environment("offered-arms", inner=shop, offers=offers)
-            how: dict[str, Any] = {"repetitions": runs, "seed": 1}
-            late = bl.simulate(policy, world, horizon=2 * HALF, checkpoints=[HALF, 2 * HALF], **how)
+            how: dict[str, Any] = {"repetitions": runs, "seed": 1, **late}
+            both = bl.simulate(policy, world, horizon=2 * HALF, checkpoints=[HALF, 2 * HALF], **how)
             fresh = bl.simulate(policy, shop, horizon=HALF, checkpoints=1, **how)
-            regrets = late.regret(name)[:, 1] - late.regret(name)[:, 0], fresh.final_regret(name)
+            regrets = both.regret(name)[:, 1] - both.regret(name)[:, 0], fresh.final_regret(name)
             cells = " | ".join([*map(cell, regrets), ratio(*regrets)])
             print(f"| {name} | {mean} | {cells} |", flush=True)
 
@@ -158,6 +164,7 @@ def main() -> None:
     parser.add_argument("--table", choices=("year", "step", "added", "prior"), required=True)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--policies", nargs="*", default=[])
+    parser.add_argument("--window", type=int, default=0)
     parser.add_argument("--decisions", type=int, default=DECISIONS)
     chosen = parser.parse_args()
     if chosen.table == "year":
@@ -165,7 +172,7 @@ def main() -> None:
     elif chosen.table == "step":
         step()
     elif chosen.table == "added":
-        added(chosen.runs, chosen.policies)
+        added(chosen.runs, chosen.policies, chosen.window)
     else:
         prior(chosen.runs)
 

@@ -285,6 +285,21 @@ def test_an_arm_whose_rewards_are_lost_has_a_batch_for_each_of_the_leader():
     assert arm_without_rewards(state) == -1
 
 
+def test_an_added_arm_that_waits_has_batches_up_to_its_part():
+    state = begin_pools(3, ROWS)
+    state.weights[:], state.arms_with_release[0] = [4, 4, 0], 2
+    state.settled[:], state.number[:] = [2, 2, 0], [3, 2, 1]
+    state.planned[2] = state.size[2] = state.placed[2] = state.waiting[2] = 1
+    state.size[0], state.placed[0] = 8, 5
+    state.left[0, 1], state.left[2, 1] = 8, 1  # 5 of 8 are asked, and await their rewards
+    assert arm_without_rewards(state) == 2
+    state.planned[2] = 2  # another batch would take it to 4 of 8
+    assert arm_without_rewards(state) == -1
+    state.planned[2] = 1
+    state.numbers[2, 2] = 2  # no row is free
+    assert arm_without_rewards(state) == -1
+
+
 def test_a_batch_that_is_left_takes_back_its_rest():
     state = open_batches()
     assert in_batch(state)

@@ -5,7 +5,8 @@ not. A decision carries the number of its arm's batch as its phase. The size of 
 when it opens; later releases may cut it short. A batch settles when each of its decisions has its
 reward or was given up. Its sum is then released, once, weighted by the number of its rewards.
 
-An arm waits while one of its batches is fully asked and not settled; it is not explored meanwhile.
+An arm waits while one of its batches is fully asked and not settled; it is not explored meanwhile,
+except an added arm before its first release.
 The arm with the best released mean is then played, in its next batch. The policy chooses again
 when a batch settles and when the batch in play is fully asked. Between them the batch in play
 continues: its decisions count as asked all at once.
@@ -221,14 +222,35 @@ def arm_without_rewards(state: Pools) -> int:
     """An arm to ask again because none of its rewards ever came, or -1.
 
     It gets one batch for each settled batch of the leader. So an arm whose rewards are all lost
-    takes a share that falls with time.
+    takes a share that falls with time. An added arm gets more while it waits for its first release.
     """
     if state.arms_with_release[0] < state.means.size:
         for arm in range(state.means.size):
             silent = state.weights[arm] == 0 and state.waiting[arm] == 0
             if silent and state.number[arm] <= state.settled[state.lead[0]]:
                 return arm
+            if awaits_few(state, arm):
+                return arm
     return -1
+
+
+@kernel(borrows=True)
+def awaits_few(state: Pools, arm: int) -> bool:
+    """Whether an arm whose first batch has not settled gets another one.
+
+    Batches double. So its decisions are at most the part 1/arms of those that await their rewards,
+    as in a fresh run, where arms take turns until each has a release.
+    """
+    if state.waiting[arm] == 0 or state.settled[arm] + state.empty[arm] > 0:
+        return False
+    if state.numbers[arm, ring_row(state, state.number[arm] + 1)] != 0:
+        return False
+    awaited, arms = 0, state.means.size
+    for each in range(arms):
+        awaited += state.placed[each] - state.size[each]  # not asked yet
+        for row in range(state.left.shape[1]):
+            awaited += state.left[each, row]
+    return bool(2 * state.planned[arm] * arms <= awaited)
 
 
 @kernel(borrows=True)

@@ -332,3 +332,24 @@ def test_losses_and_contexts_cannot_come_and_leave():
     ):
         with pytest.raises(ParameterError, match="has no mean for each arm and round"):
             bl.environment("offered-arms", inner=inner, offers=[(1, [0])])
+
+
+@pytest.mark.parametrize("name", ["dp-imed", "dp-top-two"])
+def test_an_arm_added_while_rewards_are_late_gets_its_share_at_once(name):
+    """In its first window it gets a fresh run's share, about 1/4, not its first batch alone."""
+    window, start = 2_000, 8_000
+    offers = [(1, [0, 1, 2]), (start + 1, [0, 1, 2, 3])]
+    results = bl.simulate(
+        bl.policy(name, arms=4, epsilon=1.0),
+        world_of(offers, means=[0.5, 0.4, 0.3, 0.6]),
+        horizon=start + window,
+        repetitions=20,
+        seed=1,
+        delay=bl.Delay(mean=window, law="fixed"),
+        patience=window,
+        settle="window",
+        missing=0.0,
+    )
+    pulls = results.pulls(name)[:, 3]
+    assert (pulls >= window // 16).all()
+    assert (pulls <= window // 3).all()
