@@ -36,6 +36,7 @@ def test_equal_arms_stop_for_equivalence_after_a_number_of_rounds():
         advice = agent.may_stop(smallest_difference=difference)
         assert advice.reason == "equivalent"
         assert f"by {difference:g} or more" in advice.sentence
+        assert "itself may be better than the others" in advice.sentence
     assert not played([0.5, 0.5], 300).may_stop(smallest_difference=0.02)
 
 

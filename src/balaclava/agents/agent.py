@@ -520,7 +520,8 @@ class Agent:
     ) -> tuple[float, float]:
         """An interval for the mean of arm `a` minus that of arm `b`.
 
-        All differences hold together and in every round, with the intervals of `estimates`.
+        All differences hold together and in every round, except with probability 1 - confidence;
+        those of a named winner are at least 0 (`Estimates.difference`).
 
         Args:
             a: An arm, by number or name.
@@ -565,11 +566,15 @@ class Agent:
     ) -> StopAdvice:
         """Say whether the trial may stop, from released values only.
 
-        It may stop if the best arm is known ("winner"); if no arm is better than another one by
-        `smallest_difference` or more ("equivalent"); or if a winner is unlikely in what is left of
-        `horizon` ("futile", a forecast). Each of the first two claims is ever wrong with
-        probability at most 1 - confidence, however often you ask, under the assumptions of
-        `estimates`.
+        It may stop if the best arm is known ("winner"); if no arm is better than the one that the
+        sentence names by `smallest_difference` or more, so that choosing it costs less than that
+        ("equivalent"); or if a winner is unlikely in what is left of `horizon` ("futile", a
+        forecast). Each of the first two claims is ever wrong with probability at most
+        1 - confidence, however often you ask, under the assumptions of `estimates`.
+
+        Note:
+            "equivalent" is one-sided: the named arm may itself be better than the others by any
+            difference. Do not publish it as equivalence; `difference` has both sides.
 
         Args:
             confidence: The probability that a claim holds in every round, in (0, 1).

@@ -1,7 +1,7 @@
 """Estimates of the arms' means from released values: intervals and a winner, at no epsilon."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -104,6 +104,7 @@ class Estimates(ResultTable[MeanEstimate]):
         answer: Answer | None = None,
         arms_changed: bool = False,
         releases: Releases | None = None,
+        own_difference: Callable[[int, int], tuple[float, float] | None] | None = None,
     ) -> None:
         super().__init__(entries)
         self.compared = tuple(entry.label for entry in entries if not entry.retired)
@@ -115,6 +116,7 @@ class Estimates(ResultTable[MeanEstimate]):
         self.recommended = recommended
         self.answer = answer
         self.releases = releases
+        self._own_difference = own_difference
 
     def row_cells(self, row: MeanEstimate) -> tuple[str, ...]:
         numbers = map(mean_reward, (row.mean, *row.interval))
@@ -122,7 +124,12 @@ class Estimates(ResultTable[MeanEstimate]):
         return (label, count(row.decisions), count(row.rewards), *numbers)
 
     def difference(self, a: int | str, b: int | str) -> tuple[float, float]:
-        """An interval for the mean of arm `a` minus that of `b`, from their two intervals.
+        """An interval for the mean of arm `a` minus that of `b`.
+
+        All of them fail together with probability at most 1 - confidence. That of a policy with an
+        exact test is exact; otherwise it is made of the two arms' intervals. Where a winner is
+        named, its own test shows that no arm it was compared with is better, so its differences are
+        at least 0. That too is wrong with probability at most 1 - confidence.
 
         Args:
             a: An arm, by number or name.
@@ -134,8 +141,19 @@ class Estimates(ResultTable[MeanEstimate]):
         Raises:
             UnknownNameError: If there is no such arm.
         """
-        first, second = self.of(a).interval, self.of(b).interval
-        return first[0] - second[1], first[1] - second[0]
+        first, second = self.of(a), self.of(b)
+        own = self._own_difference and self._own_difference(first.arm, second.arm)
+        low, high = own or (
+            first.interval[0] - second.interval[1],
+            first.interval[1] - second.interval[0],
+        )
+        if first.retired or second.retired or first.arm == second.arm:
+            return low, high
+        if self.winner == first.arm:
+            low = max(low, 0.0)
+        if self.winner == second.arm:
+            high = min(high, 0.0)
+        return low, high
 
     def of(self, arm: int | str) -> MeanEstimate:
         """The estimate of an arm.
@@ -258,8 +276,19 @@ class EstimateReader:
         winner = self.winner()
         return Estimates(
             entries, self.confidence, winner, self._condition, self._recommended,
-            self._answer(winner), self._roster.changed, self._releases(),
+            self._answer(winner), self._roster.changed, self._releases(), self._own_difference,
         )  # fmt: skip
+
+    def _own_difference(self, a: int, b: int) -> tuple[float, float] | None:
+        """The policy's own interval of a difference; None if it has none."""
+        if self._estimation.difference is None:
+            return None
+        released, failure = np.array(self.released_means, float), 1.0 - self.confidence
+        limits = self._estimation.difference(self._params, released, a, b, failure)
+        if limits is None:
+            return None
+        zero = self._policy.in_units(0.0)
+        return self._policy.in_units(limits[0]) - zero, self._policy.in_units(limits[1]) - zero
 
     def _answer(self, winner: int | None) -> Answer | None:
         arms = self._named_set

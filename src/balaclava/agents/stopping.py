@@ -1,4 +1,8 @@
-"""When a trial may stop: the best arm is known, no difference matters, or no answer is in reach.
+"""When a trial may stop: the best arm is known, one arm will do, or no answer is in reach.
+
+"equivalent" says that choosing one named arm costs less than the smallest difference: no arm is
+better than it by so much. It may be better than the others by any difference, so this does not show
+that arms are equally good.
 
 The advice reads the released means, the number of rewards and draws of noise in each, the number of
 decisions, and what the caller gives: the confidence, the smallest difference and the horizon. It
@@ -62,7 +66,7 @@ def stop_advice(
             return StopAdvice(
                 "equivalent",
                 f"Stop: no arm is better than {estimates[best].label} by {smallest_difference:g} "
-                f"or more, {sure}.",
+                f"or more, {sure}; {estimates[best].label} itself may be better than the others.",
             )
     if horizon is None:
         return StopAdvice(None, "Continue: the best arm is not yet known.")

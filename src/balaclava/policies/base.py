@@ -71,6 +71,9 @@ class Estimation(NamedTuple):
     - `winner(params, released, joint, failure) -> arm`: the policy's own test for the best arm,
       which is ever wrong with probability at most `failure`; -1 if there is none. `released` has a
       row of rewards, mean and noise for each arm. With it, `winner` and `limits` are interpreted.
+    - `difference(params, released, a, b, failure) -> (low, high)`: the policy's own interval for
+      the mean of arm a minus that of b; all pairs fail with probability at most `failure`. None if
+      there is none. Without it, it is that of their two intervals.
     """
 
     read: Callable[..., tuple[int, float, float]]
@@ -80,6 +83,7 @@ class Estimation(NamedTuple):
     in_order: bool = False
     from_tally: Callable[..., tuple[int, float, float]] | None = None
     winner: Callable[..., int] | None = None
+    difference: Callable[..., tuple[float, float] | None] | None = None
 
     def joint_weight(self, arms: int) -> float:
         """p, for so many arms."""

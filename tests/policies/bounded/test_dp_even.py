@@ -12,7 +12,7 @@ import even_trial
 from balaclava.auditing.tape import Recorder
 from balaclava.errors import ParameterError
 from balaclava.policies.bounded.dp_even import State, rounded_to_bit
-from balaclava.theory.fixed_sample import best_of_sample, look_share
+from balaclava.theory.fixed_sample import best_of_sample, exact_difference_interval, look_share
 
 MEANS = [0.3, 0.5, 0.8]
 
@@ -193,3 +193,49 @@ def test_a_simulation_goes_beyond_the_horizon_for_late_rewards():
     (row,) = named.winners()
     assert row.right > 0.8
     assert row.median_round > 240
+
+
+def finished(seed: int, means: list[float], participants: int, **parameters: object) -> bl.Agent:
+    agent = even(arms=len(means), horizon=participants, **parameters).agent(seed=seed)
+    play(agent, participants, seed, means)
+    agent.finish()
+    return agent
+
+
+def test_differences_agree_with_the_winner():
+    """Two intervals apart are much wider: they contradicted most narrow winners."""
+    named, narrower, contradicted = 0, 0, 0
+    for seed in range(12):
+        agent = finished(seed, [0.5, 0.62], 600)
+        estimates = agent.estimates()
+        low, high = agent.difference(1, 0)
+        assert agent.difference(0, 1) == (-high, -low)
+        apart = estimates[1].interval[0] - estimates[0].interval[1]
+        narrower += low > apart
+        if agent.winner() == 1:
+            named += 1
+            contradicted += apart < 0.0
+            assert low >= 0.0
+        assert low < estimates[1].mean - estimates[0].mean < high
+    assert narrower == 12
+    assert named >= 3
+    assert contradicted >= 2
+
+
+def test_differences_are_in_the_unit_of_rewards_and_simultaneous_over_pairs():
+    unit = finished(3, [0.3, 0.5, 0.8], 300)
+    tens = even(reward_range=(-5.0, 5.0), horizon=300).agent(seed=3)
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        decision = tens.ask()
+        tens.tell(decision, 10.0 * float(rng.random() < MEANS[decision.arm]) - 5.0)
+    tens.finish()
+    assert tens.difference(2, 0) == pytest.approx([10.0 * x for x in unit.difference(2, 0)])
+    reading = unit._reading(0.95).released_means
+    alone = exact_difference_interval(reading[2], reading[0], 1.0, 0.05)
+    assert unit.difference(2, 0)[0] < alone[0]
+
+
+def test_an_interval_of_two_arms_where_there_is_no_exact_one():
+    agent = even(looks=2).agent(seed=1)
+    assert agent.difference(0, 1) == (-1.0, 1.0)

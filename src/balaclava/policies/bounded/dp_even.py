@@ -23,6 +23,8 @@ USUAL_FAILURE = 0.05  # of an answer; a horizon that allows none is refused
 # Pulls of each arm whose exact law is computed, to see whether there may be an answer. For more,
 # noise of the same size relative to the pulls is examined: the sampling error is then overstated.
 MOST_EXAMINED = 2**20
+# A pair takes half a second. Of more arms, differences are made of the arms' own intervals.
+MOST_EXACT_ARMS = 10
 FEWEST_PRECISION = 1_000  # the fewest pulls are known to one part in this many
 
 
@@ -110,11 +112,38 @@ def exact_winner(params: Params, released: np.ndarray, joint: float, failure: fl
     Without a release of every arm in every look so far there is no test. So a number of draws is
     tested once, and the shares of all tests add up to at most 1.
     """
+    level = look_level(params, released, failure)
+    if level is None:
+        return NO_WINNER
+    return cached_winner(tuple(map(tuple, released.tolist())), params.epsilon, level)
+
+
+def look_level(params: Params, released: np.ndarray, failure: float) -> float | None:
+    """The look's share of `failure`; None unless every arm has a release of every look so far."""
     look = int(released[0, 2])
     if not 1 <= look <= params.looks or (released[:, 2] != released[0, 2]).any():
-        return NO_WINNER
-    level = failure * fixed_sample.look_share(look, params.looks)
-    return cached_winner(tuple(map(tuple, released.tolist())), params.epsilon, level)
+        return None
+    return failure * fixed_sample.look_share(look, params.looks)
+
+
+def exact_difference(
+    params: Params, released: np.ndarray, a: int, b: int, failure: float
+) -> tuple[float, float] | None:
+    """The interval of a difference, at an even share of the look's level for each pair of arms."""
+    level = look_level(params, released, failure)
+    if level is None or a == b or params.arms > MOST_EXACT_ARMS:
+        return None
+    pairs = params.arms * (params.arms - 1) // 2
+    rows = [tuple(map(float, released[arm])) for arm in (min(a, b), max(a, b))]
+    low, high = cached_difference(rows[0], rows[1], params.epsilon, level / pairs)
+    return (low, high) if a < b else (-high, -low)
+
+
+@functools.lru_cache(1024)
+def cached_difference(
+    a: tuple[float, ...], b: tuple[float, ...], epsilon: float, failure: float
+) -> tuple[float, float]:
+    return fixed_sample.exact_difference_interval(a, b, epsilon, failure)
 
 
 @functools.lru_cache
@@ -183,8 +212,9 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
     complete when each of its decisions has its reward or was given up. After the last decision
     wait for the last rewards, then call `agent.finish()`, which gives up those that did not come.
     Rewards between 0 and 1 are replaced by random bits of the same mean, which makes the test
-    exact. Intervals are exact too, and hold at all looks together;
-    `theory.fixed_sample.exact_difference_interval` gives that of a difference.
+    exact. Intervals are exact too, and hold at all looks together; so do those of
+    `agent.difference()`,
+    for all pairs of at most ten arms.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. Each reward is in the sum of one look,
@@ -213,7 +243,9 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
     cites = "Clopper, Pearson 1934; Berger, Boos 1994"
     see_also = "dp-top-two, dp-se, dp-imed"
     kernels = Kernels(begin, choose, learn, forget)
-    estimation = Estimation(read_pools, exact_limits, in_order=True, winner=exact_winner)
+    estimation = Estimation(
+        read_pools, exact_limits, in_order=True, winner=exact_winner, difference=exact_difference
+    )
     plays_beyond_horizon = True
     pools = "epochs"
     winner_reason = "every arm has an even share, and an exact test follows"
