@@ -119,6 +119,8 @@ export interface Results {
   arms: Arm[];
   winner: string | null;
   leader: string | null;
+  /** The leader's mean minus that of each other arm. */
+  differences: { arm: number; label: string; low: number | null; high: number | null }[] | null;
   remaining: number | null;
   may_stop: StopAdvice | null;
   note: string | null;

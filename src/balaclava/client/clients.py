@@ -368,9 +368,11 @@ class ServiceCalls:
         Returns:
             The JSON document. Its `sentence` sums the results up; its `condition` is what intervals
             and winner assume of arrivals, None if nothing. `may_stop` has a sentence and a reason:
-            "winner", "equivalent", "futile" or None. `values` has the values of policies, None
-            unless the experiment estimates them. Where batches settle by arrival,
-            `windows` counts arrived rewards: it is None unless the key has the role admin.
+            "winner", "equivalent" (no arm is better than the named one by the smallest
+            difference; it may be better than the others), "futile" or None.
+            `differences` has intervals of the leader's mean minus each other's. `values` has the
+            values of policies, None unless the experiment estimates them. Where batches settle by
+            arrival, `windows` counts arrived rewards: it is None unless the key has the role admin.
         """
         stopping = calls.stopping_query(confidence, smallest_difference, participants)
         return self._send(calls.get("experiments", experiment, "results", **stopping))

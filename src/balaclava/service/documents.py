@@ -129,7 +129,7 @@ def results_document(
         "confidence": confidence,
         "arms": arms,
         **dict.fromkeys(("winner", "leader", "remaining", "may_stop", "note", "condition")),
-        **dict.fromkeys(("releases", "missing")),
+        **dict.fromkeys(("releases", "missing", "differences")),
         "windows": windows_document(experiment),
         "drift": drift_document(experiment),
         **safeguards_document(experiment),
@@ -151,6 +151,7 @@ def results_document(
         )
     if all(each.rewards or each.retired for each in estimates):
         answer["leader"] = labels[experiment.leader()]
+        answer["differences"] = _differences(estimates, experiment.leader())
     if estimates.winner is not None:
         answer["winner"] = labels[estimates.winner]
     else:
@@ -163,6 +164,16 @@ def results_document(
         answer["sentence"] += f" {more}"
     answer["sentence"] += _breaker_sentence(answer)
     return answer
+
+
+def _differences(estimates: Estimates, leader: int) -> list[dict[str, Any]]:
+    """Intervals for the leader's mean minus that of each other live arm, from released values."""
+    others = [each for each in estimates if each.arm != leader and not each.retired]
+    return [
+        {"arm": each.arm, "label": each.label, "low": finite(low), "high": finite(high)}
+        for each in others
+        for low, high in [estimates.difference(leader, each.arm)]
+    ]
 
 
 def values_document(experiment: ServedExperiment, confidence: float) -> dict[str, Any] | None:
@@ -289,7 +300,10 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
     sure = f"{100 * estimates.confidence:g} % sure"
     chosen = experiment.chosen_arm
     now_served = "it" if chosen is None else repr(experiment.arms[chosen])
-    served = f" Every decision serves {now_served} now." if experiment.state == FINISHED else ""
+    finished = experiment.state == FINISHED
+    served = f" Every decision serves {now_served} now." if finished else ""
+    if experiment.counters.closing:
+        served += " What is not released yet is released when the last reward window is over."
     if answer["winner"] is not None:
         best = estimates[estimates.winner or 0]
         others = [
@@ -301,8 +315,18 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
         return (
             f"'{best.label}' is the best{estimates.among}{by}, {sure}{condition}; {made}.{served}"
         )
+    if answer["leader"] is None and finished:
+        arm = experiment.arms[experiment.served()]
+        why = "" if chosen is not None else ", without evidence"
+        served = served.replace(f"serves {now_served} now", f"serves {arm!r} now{why}")
+        return f"No arm is named: not every arm has a release; {made}.{served}"
     if answer["leader"] is None:
         return f"Not every arm has a release yet; {made}."
+    if finished:
+        return (
+            f"'{answer['leader']}' has the highest released mean, but no arm is the best at "
+            f"{100 * estimates.confidence:g} % confidence; {made}.{served}"
+        )
     more = answer["remaining"]
     forecast = (
         f"; about {more:,} more may decide it" if more else "; too early to say how many decide it"

@@ -302,3 +302,23 @@ def test_erased_and_old_decisions_of_open_batches_stay_in_them(decider: Decider)
     assert erased["decisions"] == 8
     decider.collect()
     assert list(decider.pools.rewards) == [4, 4]
+
+
+def test_a_finished_experiment_collects_what_is_open_and_then_rests(decider: Decider) -> None:
+    made = decider.decide(11)  # more than two batches of four
+    for each in made:
+        decider.share(each, float(each["arm"]))
+    job = jobs.SetExperimentState(decider.service.ledger, "shop", "finish")
+    decider.service.run_job(job)
+    decider.collect()  # no window is over
+    assert sum(decider.pools.rewards) == 0
+    decider.end_windows()
+    decider.down = {1}
+    decider.collect()
+    assert not decider.service.committed("shop").is_over
+    decider.down = set()
+    decider.collect()
+    assert sum(decider.pools.rewards) == 11
+    assert decider.service.committed("shop").is_over
+    decider.collect()
+    assert decider.requests == 0

@@ -203,6 +203,26 @@ def test_what_stops_an_experiment_stops_all_leases(shops: Shops, verb: str) -> N
             assert not shops.decide(at)[0]["learns"]
 
 
+def test_finish_releases_the_decisions_of_all_leases_once(shops: Shops) -> None:
+    shops.create()
+    shops.fill()
+    made = [shops.decide(at % 2)[0] for at in range(60)]
+    for at, each in enumerate(made):
+        shops.reward(at % 2, each, float(each["arm"]))
+    before = sum(shops.state.counters.learning)
+    one = shops.both[0]
+    one.run_job(SetExperimentState(one.ledger, "shop", "finish"))
+    assert shops.reward(1, made[-1]) == {"recorded": True}
+    shops.wait(70.0)
+    shops.wait(70.0)
+    pools, learning = shops.state.runner.state, sum(shops.state.counters.learning)
+    assert learning >= before
+    assert sum(pools.rewards) == learning
+    total = float(pools.pooled[1] * pools.rewards[1])
+    assert total == pytest.approx(sum(each["arm"] for each in made), abs=0.01)
+    assert not pools.numbers.any()
+
+
 def test_a_retired_arm_is_offered_by_no_lease(shops: Shops) -> None:
     shops.create()
     shops.fill()

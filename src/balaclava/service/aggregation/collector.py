@@ -22,7 +22,7 @@ from balaclava._core.extras import require_extra
 from balaclava.privacy.secret_shares import GRID_STEPS
 from balaclava.service import share_messages as messages
 from balaclava.service.engine.jobs import WriteJob
-from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
+from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork
 from balaclava.service.engine.unreleased import settle_with_release, unsettled_decisions
 from balaclava.service.problems import Problem
@@ -110,12 +110,13 @@ class ApplyRelease(WriteJob):
         batch = self.batch
         place = batch.arm, batch.phase
         open_decisions = unsettled_decisions(experiment.runner, *place)
-        if experiment.state == FINISHED or open_decisions != batch.decisions:
+        if experiment.is_over or open_decisions != batch.decisions:
             return False
         lost = len(self.missing)
         settle_with_release(experiment.runner, *place, batch.round, lost, self.noisy_sum)
         sql.execute(work.connection, _CLOSE, experiment.id, *place)
         sql.execute_many(work.connection, _GIVE_UP, [(id,) for id in self.missing])
+        experiment.release_rest()
         experiment.clean_up_at(work.now)
         work.mark_changed(experiment)
         return True
@@ -208,7 +209,7 @@ class ShareCollector(threading.Thread):
         for experiment in self._service.all_committed():
             definition = experiment.definition
             moment, wait = self._later.get(definition.uid, (0.0, SEARCH_SECONDS))
-            due = definition.is_split and experiment.state != FINISHED
+            due = definition.is_split and not experiment.is_over
             if not due or time.monotonic() < moment:
                 continue
             try:

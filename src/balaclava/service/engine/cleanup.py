@@ -6,7 +6,7 @@ Whether and when a row is deleted depends on clocks, decisions and releases only
 from sqlalchemy import Connection
 
 from balaclava.service.engine.jobs import WriteJob
-from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
+from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork
 from balaclava.service.engine.unreleased import awaits_release, end_batch, is_in_open_pool
 from balaclava.service.store import sql
@@ -64,7 +64,7 @@ def _drop_held_rewards(work: UnitOfWork, experiment: ServedExperiment, most: int
         if not rows:
             return True
         place = int(rows[0][0]), int(rows[0][1])
-        if experiment.state == FINISHED or not awaits_release(experiment.runner, *place):
+        if experiment.is_over or not awaits_release(experiment.runner, *place):
             batch = experiment.id, *place
             _, dropped = sql.execute(work.connection, sql.DROP_HELD, *batch, most)
             if dropped == most:
@@ -87,7 +87,7 @@ def _delete_old(
         if (state if now_closed is None else now_closed["state"]) == OPEN:
             waiting.add((arm, phase))
             continue
-        if experiment.state != FINISHED and is_in_open_pool(experiment.runner, arm, phase):
+        if not experiment.is_over and is_in_open_pool(experiment.runner, arm, phase):
             if (arm, phase) not in waiting:
                 end_batch(experiment.runner, arm, phase, round)
             if is_in_open_pool(experiment.runner, arm, phase):

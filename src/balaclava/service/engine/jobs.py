@@ -4,7 +4,7 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from sqlalchemy import delete, insert, select, update
@@ -419,11 +419,10 @@ class SetExperimentState(WriteJob):
         served = "" if self.arm is None else f", serves {self.arm!r}"
         self.ledger.note(self.verb, self.name, None, self.by + served, self.by)
         work.revoke_leases(experiment)
-        experiment.state = wanted
-        experiment.settings = replace(experiment.settings, served_arm=self.arm)
         if wanted == FINISHED:
-            experiment.guardrails.forget_open()
-            experiment.clean_up_at(work.now)
+            experiment.finish(self.arm)
+        else:
+            experiment.state = wanted
         work.mark_changed(experiment)
 
     def _check_arm(self, experiment: ServedExperiment) -> None:

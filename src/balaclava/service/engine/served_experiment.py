@@ -35,6 +35,7 @@ from balaclava.service.engine.settings import ExperimentSettings, retention_of
 from balaclava.service.engine.unreleased import (
     awaits_release,
     end_batch,
+    has_open_batches,
     next_batches,
     replace_reward,
 )
@@ -82,6 +83,8 @@ class Counters:
     defaulted: int = 0
     given_up: int = 0
     waits: list[int] = field(default_factory=list)  # histogram of delays
+    # From the end until the last release. None: running, or nothing more is released.
+    closing: bool | None = None
     exposures: list[list[int]] = field(default_factory=list)  # per arm: windows over, displayed
     roster: dict[str, Any] | None = None  # once arms changed: `ArmRoster.save`, and all labels
 
@@ -216,6 +219,38 @@ class ServedExperiment:
     def overdue(self) -> bool:
         """Whether an ended window is not closed yet."""
         return self.next_due is not None and self.next_due <= self.counters.time
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is finished, and all that it learned is released."""
+        return self.state == FINISHED and not self.counters.closing
+
+    def finish(self, served_arm: str | None) -> None:
+        """Make no further decision that learns. Open windows still close: `release_rest`."""
+        self.state, self.counters.closing = FINISHED, True
+        self.settings = replace(self.settings, served_arm=served_arm)
+        self.guardrails.forget_open()
+        self.clean_up_at(self.counters.time)
+        self.release_rest()
+
+    def release_rest(self) -> None:
+        """Once the windows of a finished experiment are over, release what no release holds yet.
+
+        As `Agent.finish` does: each open batch ends with the decisions that it has. The moment is
+        that of the last window, which depends on decisions, clocks and the request to finish. Call
+        it in the transaction that closes windows or finishes: then it happens once. Batches that
+        await aggregators are ended, and released by them.
+        """
+        if not self.counters.closing or self.next_due is not None:
+            return
+        state, rng = self.runner.state, self.runner.rng
+        for slot, phase in self.policy.closing_decisions(state, rng):
+            self.runner.forget_slot(self.counters.rounds, slot, phase)
+        if self.definition.is_split and has_open_batches(self.runner):
+            return
+        self.counters.closing = None
+        self.counters.next_snapshot = min(self.counters.next_snapshot, sum(self.counters.decisions))
+        self.clean_up_at(self.counters.time)
 
     def advance_clock(self, now: float) -> None:
         """Move the experiment's time to `now`, never back."""
@@ -501,7 +536,7 @@ class ServedExperiment:
 
     def record_exposure(self, row: dict[str, Any]) -> None:
         """Record that an open decision was displayed."""
-        if row["state"] == OPEN and self.state != FINISHED:
+        if row["state"] == OPEN and not self.is_over:
             row["exposed"] = 1
 
     def _count_exposure(self, row: dict[str, Any]) -> None:
@@ -518,7 +553,7 @@ class ServedExperiment:
 
     def record_reward(self, row: dict[str, Any], observation: Observation) -> None:
         """Record a reward or report of an open decision, unless it has one."""
-        if row["state"] != OPEN or row["kind"] is not None or self.state == FINISHED:
+        if row["state"] != OPEN or row["kind"] is not None or self.is_over:
             return
         if self.settles_by_window:
             row["kind"], row["value"] = observation
@@ -531,7 +566,7 @@ class ServedExperiment:
 
     def close_window(self, row: dict[str, Any]) -> None:
         """Close the window of an open decision: learn from it, and delete its reward."""
-        if self.state == FINISHED:
+        if self.is_over:  # finished by a version that learned nothing afterwards
             row.update(state=NOT_LEARNED, kind=None, value=None, metrics=None)
             self.counters.closed += 1
             return
@@ -545,7 +580,9 @@ class ServedExperiment:
         row["state"] = DEFAULTED if observation is None else REWARDED
         if self.definition.exposures:
             self._count_exposure(row)
-        if self.guardrails.rails:
+        if self.state == FINISHED:
+            row["metrics"] = None  # guardrails end with the experiment
+        elif self.guardrails.rails:
             self._count_metrics(row)
         if observation is None and default is not None:
             observation = self.runner.checked(Observation(REWARD, default))
@@ -600,7 +637,7 @@ class ServedExperiment:
         Where batches settle by windows, the reward counts as missing and nothing else changes:
         neither the size of its batch nor the time of its release.
         """
-        if row["state"] == OPEN and not self.settles_by_window and self.state != FINISHED:
+        if row["state"] == OPEN and not self.settles_by_window and not self.is_over:
             self.runner.forget(_entry(row))
             row["state"] = GIVEN_UP
             self.counters.closed += 1

@@ -477,6 +477,7 @@ class UnitOfWork:
             experiment.close_window(known)
             self.update_decision(known)
             closed.append(known)
+        experiment.release_rest()
         experiment.drop_released(closed)
         self.mark_changed(experiment)
 

@@ -25,6 +25,12 @@ def is_in_open_pool(runner: PolicyRunner, arm: int, phase: int) -> bool:
     return _row(runner, arm, phase)[1] != NO_ROW
 
 
+def has_open_batches(runner: PolicyRunner) -> bool:
+    """Whether any batch of the policy's pools is open."""
+    pools = arm_slots.find_pools(runner.state)
+    return pools is not None and bool(pools.numbers.any())
+
+
 def next_batches(runner: PolicyRunner) -> set[tuple[int, int]]:
     """Arm and phase of the batches that the next decision may be in; of all arms in first pulls."""
     pools = arm_slots.find_pools(runner.state)

@@ -119,6 +119,7 @@ class ResultsOut(AnswerBody):
     arms: list[ArmOut]
     winner: str | None
     leader: str | None
+    differences: list[dict[str, Any]] | None
     remaining: int | None
     may_stop: dict[str, Any] | None
     note: str | None

@@ -170,8 +170,9 @@ def add_reading(router: APIRouter, service: Service, key_of: KeyOf) -> None:
     ) -> dict[str, Any]:
         """Return released means with intervals, the winner if there is one, and `may_stop`.
 
-        Its reason is winner, equivalent (no difference of means of `smallest_difference` or more),
-        futile (a winner is unlikely within `participants`) or null.
+        Its reason is winner, equivalent (no arm is better than the named one by
+        `smallest_difference` or more; that one may be better than the others), futile (a winner is
+        unlikely within `participants`) or null.
 
         Where batches settle by arrival, `windows` counts rewards that arrived: it is null unless
         the key has the role admin.
