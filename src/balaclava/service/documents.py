@@ -150,8 +150,7 @@ def results_document(
             rewards=each.rewards, mean=finite(each.mean), low=finite(low), high=finite(high)
         )
     if all(each.rewards or each.retired for each in estimates):
-        answer["leader"] = labels[experiment.leader()]
-        answer["differences"] = _differences(estimates, experiment.leader())
+        answer |= _lead(estimates, experiment.leader())
     if estimates.winner is not None:
         answer["winner"] = labels[estimates.winner]
     else:
@@ -166,14 +165,15 @@ def results_document(
     return answer
 
 
-def _differences(estimates: Estimates, leader: int) -> list[dict[str, Any]]:
-    """Intervals for the leader's mean minus that of each other live arm, from released values."""
+def _lead(estimates: Estimates, leader: int) -> dict[str, Any]:
+    """The leader, and intervals for its mean minus that of each other live arm."""
     others = [each for each in estimates if each.arm != leader and not each.retired]
-    return [
+    differences = [
         {"arm": each.arm, "label": each.label, "low": finite(low), "high": finite(high)}
         for each in others
         for low, high in [estimates.difference(leader, each.arm)]
     ]
+    return {"leader": estimates[leader].label, "differences": differences}
 
 
 def values_document(experiment: ServedExperiment, confidence: float) -> dict[str, Any] | None:
