@@ -249,7 +249,8 @@ class ServedExperiment:
         if self.definition.is_split and has_open_batches(self.runner):
             return
         self.counters.closing = None
-        self.counters.next_snapshot = min(self.counters.next_snapshot, sum(self.counters.decisions))
+        due = max(sum(self.counters.decisions), 1)
+        self.counters.next_snapshot = min(self.counters.next_snapshot, due)
         self.clean_up_at(self.counters.time)
 
     def advance_clock(self, now: float) -> None:
