@@ -222,7 +222,7 @@ class ServedExperiment:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is finished, and all that it learned is released."""
+        """Whether it is finished, and everything learned is released."""
         return self.state == FINISHED and not self.counters.closing
 
     def finish(self, served_arm: str | None) -> None:
