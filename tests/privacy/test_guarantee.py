@@ -274,7 +274,7 @@ def test_explain_names_what_joint_privacy_leaves_open() -> None:
 def test_explain_at_the_ends() -> None:
     pure = Guarantee(epsilon=1.0).explain()
     assert "δ" not in pure
-    assert "ε=2" in pure  # one decision given those before it
+    assert "ε=2" not in pure  # of one decision given those before it: it was read as the loss
     assert "hardly a promise" in Guarantee(epsilon=1000.0).explain()
     assert "e^ε = 1 times" in Guarantee(epsilon=0.0, delta=0.1).explain()
 

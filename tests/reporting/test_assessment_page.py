@@ -17,6 +17,7 @@ from balaclava.reporting.assessment_input import (
     AssessmentInput,
     PlanInput,
     assessment_template,
+    read_assessment,
 )
 from balaclava.reporting.assessment_page import assessment_page, conclusion
 from balaclava.reporting.quick_audits import AuditSummary
@@ -51,9 +52,11 @@ def test_what_the_board_reads() -> None:
     assert "Pages &amp; &lt;prices&gt;" in page
     assert "<prices>" not in page
     assert "ε=3 per trajectory for 3 rewards" in page  # per person
-    assert "This is not a further loss" in page
+    assert "at most twice this" not in page
+    assert "1 is usual" not in page
+    assert "stop the trial for harm" in page
     assert "by &lt;letter&gt;" in page
-    assert page.count('class="blank"') == 3 + 16  # purpose, population, date; answers
+    assert page.count('class="blank"') == 3 + 19  # purpose, population, date; answers
     assert "Not simulated for this page" in page
     for word in ("http://", "https://", "<script", "src="):
         assert word not in page
@@ -207,4 +210,47 @@ def test_it_prints(tmp_path: Path) -> None:
     page.write_text(assessment_page(GIVEN, results=GIVEN.simulate(), audit=FINE), encoding="utf-8")
     file = tmp_path / "page.pdf"
     chromium(f"--print-to-pdf={file}", page.as_uri(), profile=tmp_path / "profile")
-    assert 4 <= len(re.findall(rb"/Type\s*/Page\b", file.read_bytes())) <= 7
+    assert 4 <= len(re.findall(rb"/Type\s*/Page\b", file.read_bytes())) <= 8
+
+
+EVEN = bl.policy("dp-even", arms=4, epsilon=1.0, horizon=2_500)
+
+
+def test_the_row_of_a_plan_is_of_the_planned_participants() -> None:
+    """2,571 of 3,428 participants stood beside the power of 2,500."""
+    table = bl.plan(4, 1.0, base_rate=0.6, smallest_difference=0.1, policy=EVEN, participants=2_500)
+    row = table.of("dp-even")
+    assert row.high > 2_500
+    assert row.worse == 1_875
+    more = bl.plan(4, 1.0, base_rate=0.6, smallest_difference=0.1, policy=EVEN, participants=9_000)
+    assert more.of("dp-even").worse == pytest.approx(row.high * 3 / 4)
+    found = bl.plan(2, 1.0, base_rate=0.4, smallest_difference=0.3, participants=60)
+    assert all(row.worse <= 60 for row in found)
+
+
+def test_a_page_of_even_shares_has_no_chart_of_regret_and_knows_its_participants() -> None:
+    given = dataclasses.replace(GIVEN, policy=EVEN, horizon=2_500)
+    page = " ".join(assessment_page(given).split())
+    assert "Planned for 2,500 participants" in page
+    assert "Of the 2,500 participants planned, 1,875 get an arm that is not the best" in page
+    assert "No number of participants was planned" not in page
+    assert "the problem below" not in page
+    assert "No decision before the end of the last look depends on any" in page
+    few = bl.policy("dp-even", arms=2, epsilon=1.0, horizon=500)
+    small = dataclasses.replace(GIVEN, policy=few, horizon=500)
+    page = assessment_page(small, results=small.simulate())
+    assert "Mean regret" not in page
+    assert "names the best arm" in page
+
+
+def test_the_audit_is_in_plain_words() -> None:
+    page = assessment_page(GIVEN, audit=FINE)
+    assert f"verdict: {FINE.verdict}" in page
+    assert FINE.statistical not in page
+
+
+def test_the_horizon_of_the_simulation_is_that_of_the_policy(tmp_path: Path) -> None:
+    text = assessment_template(policy={"name": "dp-even", "arms": 2, "epsilon": 1.0}, horizon=400)
+    path = tmp_path / "board.toml"
+    path.write_text(text, encoding="utf-8")
+    assert read_assessment(path).policy.parameters["horizon"] == 400

@@ -412,16 +412,10 @@ class Guarantee:
             ]
         if self.scope == "report":
             return ["All decisions of a run together, made from the reports, reveal no more."]
-        lines = ["It also holds on average over rewards drawn at random, which is weaker."]
-        if self.delta == 0:
-            lines.append(
-                "A single decision, given those before it, reveals at most twice this, "
-                f"ε={rounded_up(2 * self.epsilon)}. This is not a further loss: its chance is the "
-                "ratio of two, of all decisions and of the earlier ones, and each changes by a "
-                "factor of at most e^ε."
-            )
-        lines.append("The operator sees the rewards and must be trusted with them.")
-        return lines
+        return [
+            "It also holds on average over rewards drawn at random, which is weaker.",
+            "The operator sees the rewards and must be trusted with them.",
+        ]
 
     def _repr_html_(self) -> str:
         return (

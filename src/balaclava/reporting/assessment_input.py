@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import balaclava
-from balaclava._core.declared import Range, check
+from balaclava._core.declared import Horizon, Range, check
 from balaclava._core.extras import require_extra
 from balaclava.advice.plan.trial_plan import TrialPlan, plan, planned_trial
 from balaclava.agents.settling import Settling, guarantee_when_settled, require_missing
@@ -202,7 +202,10 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
     _require_known("key", content, (*_TEXTS, "date", "rewards_per_person", *_TABLES))
     simulation = _table(content, "simulation")
     _require_known("key of [simulation]", simulation, (*_SMALLEST, *Settling._fields))
-    policy = POLICIES.from_mapping("[policy]", _table(content, "policy"))
+    described = dict(_table(content, "policy"))
+    if "horizon" in simulation and _takes_horizon(described.get("name")):
+        described.setdefault("horizon", simulation["horizon"])
+    policy = POLICIES.from_mapping("[policy]", described)
     count = check(
         "rewards_per_person", content.get("rewards_per_person", 1), Annotated[int, Range(1)]
     )
@@ -236,6 +239,12 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
     return assessment.with_feedback(
         delay=_table(content, "delay") if "delay" in content else None, **settling
     )
+
+
+def _takes_horizon(name: Any) -> bool:
+    """Whether a policy needs a horizon: that of [simulation] is taken if [policy] has none."""
+    cls = POLICIES.classes().get(name) if isinstance(name, str) else None
+    return cls is not None and cls.annotations.get("horizon") == Horizon
 
 
 def _read_plan(policy: Policy, table: dict[str, Any]) -> PlanInput:

@@ -26,8 +26,7 @@ GLOSSARY = {
     "arm": "one of the options; each decision takes one: a text, a price, a treatment.",
     "reward": "the number that says how well a decision went. It is the protected value.",
     "epsilon": "how much an observer can learn: if delta is 0, the odds of any guess about a "
-    "reward change by a factor of at most e to the power of epsilon. Smaller is stricter; 1 is "
-    "usual.",
+    "reward change by a factor of at most e to the power of epsilon. Smaller is stricter.",
     "delta": "added to the limit of epsilon: changing a reward makes no event more likely than the "
     "factor of epsilon times its probability before, plus delta.",
     "trajectory": "all decisions of a run, seen together.",
@@ -87,6 +86,8 @@ def assessment_page(
         ),
         results=results,
         plan=plan,
+        participants=assessment.policy.horizon if assessment.policy.names_winners else None,
+        worse=_worse_in_even_shares(assessment),
         **_stopping(assessment),
         log_notice=LOG_NOTICE,
         glossary=GLOSSARY,
@@ -162,6 +163,14 @@ def _stopping(assessment: AssessmentInput) -> dict[str, Any]:
         "expected": policy.names_winners,
         "error": percent(1.0 - assessment.confidence, ".3g"),
     }
+
+
+def _worse_in_even_shares(assessment: AssessmentInput) -> int | None:
+    """Participants of a trial of even shares who get an arm that is not the best, if one is."""
+    policy = assessment.policy
+    if policy.name != EVEN_POLICY or policy.horizon is None:
+        return None
+    return round(policy.horizon * (policy.arms - 1) / policy.arms)
 
 
 def _regret(assessment: AssessmentInput, results: Results) -> dict[str, Any]:

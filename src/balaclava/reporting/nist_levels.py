@@ -98,9 +98,10 @@ def _values(
         "settings": ", ".join(f"{key} = {value}" for key, value in parameters.items()),
         "audit": "Not audited for this page."
         if audit is None
-        else f"Audited for this page, verdict: {audit.verdict}. Replay: {audit.replay}. "
-        f"Laws: {audit.laws}. Exact: {audit.exact}. Exhaustive: {audit.exhaustive}. "
-        f"Statistical: {audit.statistical}. An audit can refute; it cannot prove.",
+        else f"Audited for this page, verdict: {audit.verdict}. The software ran on pairs of "
+        "reward streams that differ in one reward; every use of noise was recorded and compared "
+        "with the proof, and an observer tried to tell the streams apart by the decisions. An "
+        f"audit can refute; it cannot prove. `balaclava audit {policy.name}` prints each part.",
         "notion": NOTIONS[guarantee.scope] if guarantee.private else "",
         "covers": "covers" if guarantee.covers_arrival else "does not cover",
     }

@@ -55,7 +55,7 @@ class PlanRow(NamedTuple):
     high: float  # in 90 % of the trials
     named: float  # share of the trials that name the best arm within the participants
     wrong: float  # share of the trials that name a wrong arm
-    worse: float  # participants with a worse arm until then, on average
+    worse: float  # of them, participants with a worse arm until then, on average
 
 
 class TrialPlan(ResultTable[PlanRow]):
@@ -188,8 +188,9 @@ def plan(
         settle: "arrival", or "window": each reward, or `missing`, counts after `patience` further
             decisions.
         missing: the value that counts for a lost reward, 0 or 1, with `settle="window"`.
-        participants: how many there are. The column "named" is then the share of the trials that
-            name the best arm with them; otherwise with those that the first policy takes.
+        participants: how many there are. The columns "named" and "worse arm" are then of trials
+            with so many; otherwise of those that the first policy takes. The median and 90 % are
+            of trials without end.
         seed: a whole number; the same seed gives the same plan.
 
     Returns:
@@ -286,9 +287,8 @@ class PlannedTrial:
         if self.participants is not None:
             pulls = int(max(self.participants - wait, 0) / per_reward)
             named, wrong = test.shares(pulls) if pulls else (0.0, 0.0)
-        return PlanRow(
-            label, epsilon, total, total, named, wrong, total * (self.arms - 1) / self.arms
-        )
+        worse = min(self.participants or total, total) * (self.arms - 1) / self.arms
+        return PlanRow(label, epsilon, total, total, named, wrong, worse)
 
     def simulated_row(self, policy: Policy, usual: float) -> PlanRow:
         """Simulate trials until 90 % of them name an arm.
@@ -318,7 +318,10 @@ class PlannedTrial:
             horizon *= 2
         rounds = np.where(named, results.checkpoints[first[:, 0]], math.inf)
         right = named & (first[:, 1] == self.arms - 1)
-        places = np.where(named, first[:, 0], -1)
+        last = results.checkpoints.size - 1
+        if self.participants is not None:
+            last = min(int(np.searchsorted(results.checkpoints, self.participants)), last)
+        places = np.where(named, np.minimum(first[:, 0], last), last)
         regret = np.array([run.regret[c] for run, c in zip(runs, places, strict=True)])
         median, high = (float(np.quantile(rounds, q, method="higher")) for q in (0.5, POWER))
         epsilon = policy.guarantee.epsilon if policy.guarantee.private else math.inf

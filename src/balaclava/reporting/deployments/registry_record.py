@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import balaclava
+from balaclava.advice.plan.trial_plan import EVEN_POLICY
 from balaclava.auditing.proof_notes import proof_of, with_used
 from balaclava.errors import ExperimentFileError
 from balaclava.privacy.guarantee import NOTIONS
@@ -158,8 +159,7 @@ def _practice(assessment: AssessmentInput) -> Iterator[tuple[str, dict[str, Any]
             "model_name_details": NOTIONS["view"] if guarantee.model == "split" else "",
             "actors": answers.get("operator", ""),
             "release_type": "Many releases",
-            "release_type_details": "Every decision is a release; "
-            + ("losses add up." if guarantee.scope == "decision" else "all together are covered."),
+            "release_type_details": _releases(assessment),
             "data_source_type": "Dynamic",
             "access_type": "Non-interactive",
         },
@@ -182,11 +182,28 @@ def _practice(assessment: AssessmentInput) -> Iterator[tuple[str, dict[str, Any]
     yield "administrative", {"registry_authors": [assessment.owner or "unknown"]}
 
 
+def _releases(assessment: AssessmentInput) -> str:
+    if assessment.policy.name == EVEN_POLICY:
+        return (
+            "A noisy sum of each arm at the end of each planned look; decisions before the end of "
+            "the last look depend on no reward."
+        )
+    added = assessment.reward_guarantee.scope == "decision"
+    return (
+        f"Every decision is a release; {'losses add up' if added else 'all together are covered'}."
+    )
+
+
 def _about(assessment: AssessmentInput) -> str:
     if not assessment.population:
         return ""
+    kind = (
+        "A trial of fixed size"
+        if assessment.policy.name == EVEN_POLICY
+        else "An adaptive experiment"
+    )
     return (
-        f"An adaptive experiment with {assessment.policy.arms} arms, about "
+        f"{kind} with {assessment.policy.arms} arms, about "
         f"{assessment.horizon} decisions: {assessment.population}."
     )
 
