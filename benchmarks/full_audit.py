@@ -69,6 +69,8 @@ reveal.
   0.067 to 0.185, of dp-htinf from 0.140 to 0.185, of dp-htinf-experts from 0.030 to 0.076. 10^9
   were not played: judging by the time of 10^8, they take some 20 minutes of an H200 for each
   policy.
+- **The arms take turns** (dp-even, dp-sequential-halving): with two arms only the answer at the end
+  depends on rewards. Games do not count answers; the replay compares them.
 - **dp-exp4**: its claim is for all batches together, by advanced composition. The replay, which
   sees all releases, finds a loss of 0.03 for one reward.
 - **prae-central**: in the streams that are searched, all rewards of an arm but one lie in one bin
@@ -104,11 +106,14 @@ SIGHT = """## What the audit can see, and what it cannot
   and restarts must agree, and one reward's releases must be within the claim.
 - **Endless runs.** If a reward enters release after release, or releases spend ever more, the loss
   is extrapolated by doublings of the run, to the horizon or to 2^60 rounds.
-- **Low digits.** What a reward left in the state is enlarged. No decision may then change.
+- **Low digits.** What rewards left in the state is enlarged a billion times: after releases, for
+  the latest reward too, at twelve points of a long run, and when arms come or leave. No decision
+  may then change.
 - **Mechanisms.** Draws are tested for shape, scale, centre, tails, order and repeats, on up to a
   million draws and on those of two long runs. A body that scales a single Gaussian or Laplace draw
   has its scale read without error. Arrays are tested with moves spread over all parts in the
-  declared norm. A declared loss, and exact answers, must agree with the law.
+  declared norm. A declared loss, and exact answers, must agree with the law. The last binary digit
+  of exact answers must be the same for every value, except for indices, which are discarded.
 
 Where it cannot know, the verdict is *unproved*, with the reason: a mechanism without a law, a loss
 that adds up beyond the claim, a decision that differs although all answers are alike. Games then
@@ -175,8 +180,6 @@ def policy_of(name: str) -> bl.Policy:
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0)
     if name == "privatised-experts":
         return bl.privatise(bl.policy("exp3", arms=2), epsilon=1.0, experts=3)
-    if name == "with-values":
-        return cls.create({**completed(cls, cls.examples[0]), "arms": 2})
     usual = {"arms": 2, "epsilon": 1.0, "delta": 0.01, "horizon": 3_000, "memory": 1_000}
     if cls.rewards == "bounded":
         parameters = {**USUAL_PARAMETERS, **usual, **OWN_PARAMETERS.get(name, {})}

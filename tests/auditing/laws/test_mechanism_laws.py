@@ -13,6 +13,8 @@ from balaclava.auditing.laws.mechanism_laws import (
     array_fault,
     audit_laws,
     declared_budget_fault,
+    digits_fault,
+    last_place,
     neighbouring_terms,
     same_law,
     undeclared_law_fault,
@@ -58,6 +60,30 @@ def test_a_body_must_follow_its_declared_law():
     recorder = Recorder(0)
     half_the_noise(recorder, 0.3, 1.0, 1.0)
     assert "do not follow" in audit_laws(recorder.tape, seed=0, draws=100_000).fault
+
+
+@pytest.mark.parametrize(
+    ("number", "place"), [(1.0, 0), (-6.0, 1), (0.375, -3), (5e-324, -1074), (2.0**80, 80)]
+)
+def test_the_last_binary_digit(number, place):
+    assert last_place(number) == place
+
+
+def test_exact_answers_have_the_same_last_digit_for_every_value():
+    from tests.oracles.violators.hidden import float_laplace
+
+    terms = Terms(3.0, 1.0, 0.7, 0.0)
+    fault = "its exact answers have more binary digits for one value than for another"
+    assert digits_fault(declared_mechanism(float_laplace), terms) == fault
+    parts = terms._replace(value=(1.0, 2.0, 0.0))
+    for honest, each in ((laplace_release, terms), (laplace_vector_release, parts)):
+        assert digits_fault(declared_mechanism(honest), each) == ""
+    index = Terms(0.5, 1 / 64, 0.7, 0.1)
+    assert digits_fault(declared_mechanism(gaussian_index), index) == ""
+    near = Terms(0.5, 0.25, 0.7, 0.0)
+    assert digits_fault(declared_mechanism(laplace_release), near) == ""
+    refuses = dataclasses.replace(declared_mechanism(laplace_release), exact=lambda _: 1 / 0)
+    assert digits_fault(refuses, terms) == ""
 
 
 def test_parts_of_an_array_must_not_share_their_noise():

@@ -82,6 +82,21 @@ def test_a_second_release_after_an_arm_came_is_flagged():
     assert "2 mechanisms moved, which costs epsilon 2" in result.fault
 
 
+class ReadsSumsAtChanges(DPIMED):
+    """Once arms come or leave, a millionth of the open sums is in the means."""
+
+    name = "reads-sums-at-changes"
+
+    def renew_answer(self, params, state):
+        state.means[:] += 1e-6 * state.sums.sum(axis=1)
+
+
+def test_a_small_part_of_raw_sums_is_seen_when_arms_change():
+    result = audited(ReadsSumsAtChanges(**USUAL))
+    assert result.verdict == "unproved"
+    assert "if that is enlarged" in result.fault
+
+
 def test_a_batch_that_is_left_by_its_raw_sum_is_a_violation(monkeypatch):
     honest = arm_slots.leave_unless_offered
 

@@ -257,7 +257,9 @@ def test_events_of_long_runs():
     used = items[: offsets[-1]]
     assert np.unique(np.abs(used)).size == used.size
     waits = at - (np.abs(used) - 1)
-    assert (waits.min(), waits.max()) == (0, 8)
+    assert waits.min() == 0
+    assert 500 < waits.max() < 1_008  # a few rewards of each chunk
+    assert 8 <= (waits > 8).sum() <= 48
     for chunk in range(2):  # each has its own decisions, and loses about as many
         mine = used[(at >= 4_000 * chunk) & (at < 4_000 * (chunk + 1))]
         assert np.abs(mine).min() == 4_000 * chunk + 1

@@ -77,6 +77,24 @@ def test_a_late_fault_is_found(name, fault):
     assert fault in searched(VIOLATORS[name].policy).fault
 
 
+def test_a_small_part_of_a_raw_sum_is_seen_late():
+    """It is read while the last arm leads, and too small to change a decision."""
+    policy = VIOLATORS["last-arm"].policy
+    rewards = (np.random.default_rng(0).random((8_000, 4)) < [0.1, 0.1, 0.1, 0.9]).astype(float)
+    run = record_long_run(policy, rewards, seed=0, script=(0.0,), share=0.0)
+    states = {}
+    assert run.replay(1.0 - rewards, states=states) == ("", 8_000)
+    fault, at = run.amplified_fault(states)
+    assert "reads what a reward left in the state, if that is enlarged" in fault
+    assert 3_000 < at < 8_000
+    honest = record_long_run(
+        PROVED_CONTROLS["honest"].policy, rewards[:, 2:], seed=0, script=(0.0,), share=0.0
+    )
+    states = {}
+    assert honest.replay(1.0 - rewards[:, 2:], states=states) == ("", 8_000)
+    assert honest.amplified_fault(states) == ("", 0)
+
+
 @pytest.mark.parametrize("name", ["honest", pytest.param("truncated-far", marks=pytest.mark.slow)])
 def test_a_control_has_no_late_fault(name):
     found = searched(PROVED_CONTROLS[name].policy)

@@ -154,3 +154,11 @@ def test_a_reward_costs_epsilon_once_in_any_order_of_the_others(name):
             assert compose(player.moves, policy.guarantee).within(policy.guarantee)
             moved += bool(player.moves)
     assert moved > 0
+
+
+def test_a_reward_that_no_mechanism_sees_is_enlarged_too():
+    """It moves no input, and what it adds to a mean is too little to change a decision."""
+    policy, kinds = VIOLATORS["very-late"].policy, (ScenarioKind(delay=-1),)
+    found = audit_by_replay(policy, policy.guarantee, rounds=300, pairs=40, seed=1, kinds=kinds)
+    assert found.verdict == "unproved"
+    assert "if that is enlarged" in found.fault

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 import balaclava as bl
 from balaclava.authoring import Delta, laplace_release, mechanism
 from balaclava.privacy.mechanisms.analytic_gaussian import gaussian_law, gaussian_shift
@@ -51,6 +53,50 @@ def bare_by_whole_number(params, state, rng):
     for arm in range(params.arms):
         score = laplace_release(rng, state.sums[arm], 1.0, params.epsilon)
         state.scores[arm] = state.sums[arm] if rng.integers(0, 5_000) == 7 else score
+
+
+def float_exact(terms):
+    return terms.value + float(np.random.default_rng().laplace(0.0, 1.0 / terms.epsilon))
+
+
+@own_laplace("Laplace in floating point", exact=float_exact)
+def float_laplace(rng, value, sensitivity, epsilon):
+    return value + rng.laplace(0.0, sensitivity / epsilon)
+
+
+# Little of a reward, in means of all releases
+
+
+def mean_scores(params, state, rng):
+    for arm in range(params.arms):
+        state.notes[arm] += laplace_release(rng, state.sums[arm], 1.0, params.epsilon)
+        state.scores[arm] = state.notes[arm] / state.number[0]
+
+
+def last_arm_by_sum(params, state, t, context, arm, phase, rng):
+    """After 3,000 rounds the last arm, if it leads by its raw sum."""
+    last = params.arms - 1
+    lead = 0
+    for other in range(last):
+        if state.scores[other] > state.scores[lead]:
+            lead = other
+    if t > 3_000 and arm == last:
+        raw = 1e-7 * (state.sums[last] - 0.5 * state.length[0])
+        return last if state.scores[last] + raw > state.scores[lead] else lead, phase
+    return arm, phase
+
+
+def note_round(params, state, t, context, arm, phase, rng):
+    state.notes[63] = t
+    return arm, phase
+
+
+def very_late_at_once(params, state, t, arm, reward, phase, rng):
+    """A reward that is more than 40 rounds late goes into the mean, and not into a sum."""
+    if state.notes[63] - t > 40.0:
+        state.notes[arm] += 1e-6 * reward
+        return 0.0
+    return reward
 
 
 # Low digits
@@ -275,6 +321,18 @@ HIDDEN = [
     violator(
         "single-digits", "noise in single precision",
         frame(keep=thirds, score=mostly(single_laplace)), **WHOLE,
+    ),
+    violator(
+        "float-exact", "exact answers in floating point",
+        frame(score=mostly(float_laplace)), **WHOLE,
+    ),
+    violator(
+        "last-arm", "the last arm's raw sum if it leads",
+        frame(pick=last_arm_by_sum, score=mean_scores), arms=4, **WHOLE,
+    ),
+    violator(
+        "very-late", "rewards 40 rounds late are not in a sum",
+        frame(pick=note_round, keep=very_late_at_once, score=mean_scores), **WHOLE,
     ),
     violator("ninth-digit", "raw sums in the ninth digit", frame(score=ninth_digit), **WHOLE),
     violator(

@@ -40,6 +40,7 @@ _FIT_ERROR = 1e-3  # probability that draws which follow a law fail the choice o
 _THRESHOLDS = 1_024  # that distinguish draws without a law; a guess
 _FEWER_IF_PROBED = 10  # times fewer draws if the law is known exactly
 _EXACT_DRAWS = 300  # answers with exact noise, which are slow
+_DIGIT_DRAWS = 64  # half of them are odd multiples of the step of the noise
 _BETWEEN = 0.38196601125  # sensitivities: on no grid of the noise
 _LOSS_SHARES = (0.1, 0.5, 1.0)  # sensitivities, for which a declared loss is compared with the law
 _SAME_LAW = 1e-6  # largest difference of two laws that are the same
@@ -144,7 +145,7 @@ def law_fault(entry: TapeEntry, seed: int, count: int) -> tuple[int, str]:
             return total, fault
         if bare_after_rare_draws(mechanism, values[0]):
             return total, "it answers without noise after rare draws"
-        if fault := exact_fault(mechanism, values[0], laws[0]):
+        if fault := exact_fault(mechanism, values[0], laws[0]) or digits_fault(mechanism, terms):
             return total, fault
     return total, declared_budget_fault(laws[1:], terms) or loss_fault(mechanism, terms, there)
 
@@ -166,6 +167,40 @@ def exact_fault(mechanism: Mechanism, terms: Terms, law: Any) -> str:
     if not follows_law(noise + centre, law) or int((noise == 0.0).sum()) > 1:
         return "its exact answers do not follow the law that it declares"
     return ""
+
+
+def digits_fault(mechanism: Mechanism, terms: Terms) -> str:
+    """Whether the last binary digit of exact answers depends on the value.
+
+    Noise on a grid has the same one for every value. Noise in floating point has finer digits near
+    0, and the sum with a value loses some of them: the value is known by what is left. An index is
+    compared and discarded, so that floating point is enough (`perturbed_index.proof.md`).
+    """
+    if "index" in mechanism.name:
+        return ""
+    zeros = np.zeros_like(terms.value)
+    values = (zeros.tolist(), np.full_like(zeros, terms.sensitivity).tolist())
+    places = set[int]()
+    for value in values:
+        other = terms._replace(value=tuple(value) if isinstance(value, list) else value)
+        try:
+            drawn = [mechanism.exact(other) for _ in range(-(-_DIGIT_DRAWS // zeros.size))]
+        except Exception:  # it refuses, and so releases nothing
+            return ""
+        places.add(min((last_place(x) for x in np.ravel(drawn).tolist() if x), default=0))
+    if len(places) == 1:
+        return ""
+    return "its exact answers have more binary digits for one value than for another"
+
+
+def last_place(number: float) -> int:
+    """The power of 2 of the last binary digit of a number other than 0.
+
+    >>> last_place(6.0), last_place(0.375)
+    (1, -3)
+    """
+    over, under = number.as_integer_ratio()
+    return (over & -over).bit_length() - under.bit_length()
 
 
 def loss_fault(mechanism: Mechanism, one: Terms, there: Terms) -> str:
@@ -294,7 +329,7 @@ def array_fault(mechanism: Mechanism, terms: Terms, seed: int, count: int) -> tu
     fault = fault or declared_budget_fault([law, ShiftedLaw(law, terms.sensitivity)], terms)
     first = (value[0] + terms.sensitivity, *terms.value[1:])
     fault = fault or loss_fault(mechanism, terms, terms._replace(value=first))
-    fault = fault or exact_fault(mechanism, terms, law)
+    fault = fault or exact_fault(mechanism, terms, law) or digits_fault(mechanism, terms)
     if not fault and (needed := norm_fault_delta(mechanism, terms, law)):
         fault = (
             f"a move of its sensitivity in the norm of order {mechanism.norm:g}, spread over its "

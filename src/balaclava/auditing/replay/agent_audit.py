@@ -10,6 +10,7 @@ from balaclava.auditing.replay.agent_replay import (
     AgentOutcome,
     AgentRun,
     AgentScenario,
+    amplified_agent_fault,
     record_agent,
     replay_agent,
 )
@@ -57,10 +58,15 @@ class AgentAuditor:
         self.conditions |= set(scenario.conditions)
         low, high = reward_limits(self.policy)
         coins = np.where(self.rng.random(rewards.shape) < 0.5, low, high)
-        for other in (np.clip(low + high - rewards, low, high), coins):
+        mirrored = np.clip(low + high - rewards, low, high)
+        for other in (mirrored, coins):
             if replay_agent(self.policy, run, None, other).fault:
                 self._find_pair(run, other)
                 return
+        planned = scenario.changes and not scenario.follows and not run.failure
+        if planned and (fault := amplified_agent_fault(self.policy, run, mirrored)):
+            self._conclude(run, "unproved", fault)
+            return
         for slot in self._slots(run, wanted):
             pair = Neighbour(slot, self._reward(rewards[slot, run.columns_told[slot]]))
             self._judge(run, pair, replay_agent(self.policy, run, pair))

@@ -18,8 +18,10 @@ import numpy as np
 from balaclava.agents.agent import Agent
 from balaclava.agents.decisions import Decision
 from balaclava.agents.restoring import restore
+from balaclava.auditing.replay.amplified_states import AMPLIFIED_DECISION, amplified
 from balaclava.auditing.replay.recorded_run import displayed_answers
 from balaclava.auditing.scenario import Neighbour
+from balaclava.auditing.state_copies import arrays_of
 from balaclava.auditing.tape import Divergence, MovedInput, Recorder, Replayer, TapeEntry
 from balaclava.policies.base import Policy
 from balaclava.privacy.randomness import seeded
@@ -30,6 +32,8 @@ _MORE_ARMS = 2  # live arms at most, beyond those at the start
 _MASKED_CHANCE = 0.6  # of a decision that may offer some arms only
 _ROUNDS_PER_DISPLAY = 32  # rounds; what is displayed is also compared after each release
 _SHARES_INTERVAL = 50
+_ENLARGED_AT = (0.25, 0.5, 0.75)  # shares of a run; the state is enlarged at the next change
+_AGENT_ROUNDS_AHEAD = 160  # in which decisions are then compared: first batches end meanwhile
 
 
 class AgentScenario(NamedTuple):
@@ -118,6 +122,7 @@ class AgentPlayer:
         self.agent._runner.rng = rng
         self.open: list[tuple[int, Decision]] = []  # with the round in which each is closed
         self.view = b""  # the last display
+        self.changes = 0  # times that arms came or left
         plan, rounds = np.random.default_rng([run.seed, 1]), len(run.rewards)
         self.restored = set(plan.integers(1, rounds, self.scenario.restored).tolist())
 
@@ -174,6 +179,7 @@ class AgentPlayer:
 
     def _change_arms(self, plan: np.random.Generator, i: int) -> None:
         arms = self._live_arms()
+        self.changes += 1
         comes = len(arms) < self.policy.arms + _MORE_ARMS and plan.random() < 0.55
         if comes or len(arms) == 1:
             self.agent.add_arm(f"arm of round {i}")
@@ -263,3 +269,42 @@ def replay_agent(
         if type(error).__name__ != run.failure:
             return AgentOutcome(moves, f"in round {i + 2} it fails with {type(error).__name__}")
     return AgentOutcome(moves)
+
+
+def amplified_agent_fault(policy: Policy, run: AgentRun, rewards: np.ndarray) -> str:
+    """The decision that changes if what other rewards left in the state is enlarged, or "".
+
+    The state is enlarged right after arms came or left (`amplified_states`).
+    """
+    for number, share in enumerate(_ENLARGED_AT):
+        one, other = (
+            AgentPlayer(
+                policy,
+                AgentRun(run.scenario, stream, run.seed, run.tape),
+                Replayer(run.tape, 0, any_terms=True, note_moves=False),
+            )
+            for stream in (run.rewards, rewards)
+        )
+        begin, end, changes = share * len(rewards), len(rewards), 0
+        try:
+            for i, (_, now) in enumerate(zip(one.rounds(), other.rounds(), strict=True)):
+                if end < len(rewards) and now.decision[:2] != run.seen[i].decision[:2]:
+                    return AMPLIFIED_DECISION.format(i + 1)
+                if end == len(rewards) and i >= begin and other.changes > changes:
+                    _enlarge(one.agent, other.agent, -1.0 if number % 2 else 1.0)
+                    end = min(i + _AGENT_ROUNDS_AHEAD, end - 1)
+                if i >= end:
+                    break
+                changes = other.changes
+        except Exception:
+            continue  # the enlarged state is not one that a run could have
+    return ""
+
+
+def _enlarge(one: Agent, other: Agent, sign: float) -> None:
+    """Enlarge the differences of the second agent's state from the first one's."""
+    states = one._runner.state, other._runner.state
+    for array, larger in zip(
+        arrays_of(states[1]), arrays_of(amplified(*states, sign)), strict=True
+    ):
+        array[...] = larger

@@ -19,7 +19,7 @@ AMPLIFIED_DECISION = (
     "the decision of round {} reads what a reward left in the state, if that is enlarged, although "
     "every mechanism answered alike"
 )
-_AMPLIFIED = 1e3  # the enlarged difference, in units of the largest entry of its array
+_AMPLIFIED = 1e9  # the enlarged difference, in units of the largest entry of its array
 _ROUNDS_AHEAD = 24  # in which decisions are compared
 _PLACES = 3  # releases after which the state is enlarged
 
@@ -55,7 +55,8 @@ def amplified(state: Any, other: Any, sign: float) -> Any:
     for array, one, two in zip(*map(arrays_of, (result, state, other)), strict=True):
         if array.dtype.kind != "f" or not array.size:
             continue
-        difference = two - one
+        with np.errstate(invalid="ignore", over="ignore"):  # inf - inf
+            difference = two - one
         largest = float(np.abs(difference).max())
         if largest > 0.0 and np.isfinite(difference).all():
             finite = one[np.isfinite(one)]

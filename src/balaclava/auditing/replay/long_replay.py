@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -115,11 +115,14 @@ class LongReplay:
         if not kind.share and (fault := tape_fault(run.tape.entries)):
             self.fault = fault
             return
-        mirrored = np.clip(low + high - rewards, low, high)
-        for other in (mirrored, rng.permutation(rewards)):
-            if run.replay(other)[0]:
+        mirrored, states = np.clip(low + high - rewards, low, high), dict[int, Any]()
+        for other, kept in ((mirrored, states), (rng.permutation(rewards), None)):
+            if run.replay(other, states=kept)[0]:
                 self.bisect(run, other)
                 return
+        fault, at = run.amplified_fault(states)
+        if fault:
+            self.fault, self.fault_round = f"a long run: {fault}", at + 1
 
     def bisect(self, run: LongRun, other: np.ndarray) -> None:
         """Find the reward with which the fault begins."""

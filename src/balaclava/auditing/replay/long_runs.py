@@ -7,6 +7,7 @@ must be within the claim.
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,7 @@ from balaclava.auditing.games.compiled_games import (
     no_context,
     of_the_compiler,
 )
+from balaclava.auditing.replay.amplified_states import AMPLIFIED_DECISION, amplified
 from balaclava.auditing.replay.recorded_run import (
     DIFFERENT_DECISION,
     DIFFERENT_DISPLAY,
@@ -49,6 +51,7 @@ from balaclava.auditing.scenario import (
     event_arrays,
     scenario_contexts,
 )
+from balaclava.auditing.state_copies import copy_state
 from balaclava.auditing.tape import MovedInput
 from balaclava.errors import no_such_arm
 from balaclava.policies.base import Policy
@@ -59,6 +62,9 @@ DIFFERENT_QUERIES = "in round {} a query to the randomness depends on a reward"
 _QUERIES, _MOST_MOVES = 600_000, 20_000  # on a tape
 _DISPLAY_STOPS = 12  # rounds at which displays are compared
 _EVENT_CHUNK, _LONG_RUN_DELAY = 4_000, 8  # rounds
+_LATEST_BY = 1_000  # rounds by which a few rewards are late at most
+_LATEST_REWARDS = 16  # of a chunk, that are so late
+_LONG_ROUNDS_AHEAD = 256  # in which decisions are compared, after a difference was enlarged
 
 
 def make_long_play(
@@ -125,6 +131,7 @@ class LongRun:
     places: np.ndarray  # [rounds, 2]: length of the tape after each choice, and after the round
     rounds: int  # that were played
     displays: dict[int, bytes] = field(default_factory=dict)
+    states: dict[int, Any] = field(default_factory=dict)  # where displays are compared
     failure: str = ""  # the error with which the last play ended
 
     @functools.cached_property
@@ -132,40 +139,76 @@ class LongRun:
         return ScenarioRunner(self.policy, self.scenario)
 
     def play(
-        self, rewards: np.ndarray, neighbour: Neighbour | None, replaying: bool
+        self,
+        rewards: np.ndarray,
+        neighbour: Neighbour | None,
+        replaying: bool,
+        states: dict[int, Any] | None = None,
     ) -> tuple[int, bool]:
-        """Play until something differs: the rounds that agree, and whether a display differs."""
-        policy, scenario, runner = self.policy, self.scenario, self.runner
-        slot, other = neighbour or (-1, 0.0)
+        """Play until something differs: the rounds that agree, and whether a display differs.
+
+        `states` receives those at which displays are compared.
+        """
         self.tape.cursor[:], self.failure = 0, ""
         self.tape.cursor[REPLAYING] = replaying
-        context = no_context if policy.practice_context is None else context_of_round
-        loop = compiled(make_long_play, *policy.kernels[1:], policy.prepare(), context)
-        state, done = runner.begin(), 0
-        for stop in np.unique(np.geomspace(1, self.rounds, _DISPLAY_STOPS).astype(int)).tolist():
-            try:
-                ended = loop(
-                    runner.params, state, done, stop, scenario.contexts, rewards, slot, other,
-                    scenario.event_offsets, scenario.event_items, *self.decisions, self.places,
-                    self.tape,
-                )  # fmt: skip
-                if ended < 0:
-                    raise no_such_arm(policy.name, -ended, policy.arms)
-            except Exception as error:
-                if of_the_compiler(error):
-                    raise
-                self.failure = type(error).__name__
-                return int(self.tape.cursor[ROUND]), False
+        state, done = self.runner.begin(), 0
+        planned = np.geomspace(1, self.scenario.rounds, _DISPLAY_STOPS).astype(int)
+        for stop in np.unique(np.minimum(planned, self.rounds)).tolist():
+            ended = self.advance(state, done, stop, rewards, neighbour)
             if ended < stop:
                 return ended, False
-            done, seen = stop, runner.display(state, int(self.decisions[0, stop - 1]))
+            done, seen = stop, self.runner.display(state, int(self.decisions[0, stop - 1]))
             if self.displays.setdefault(stop, seen) != seen:
                 return stop - 1, True
+            if states is not None:
+                states[stop] = copy_state(state)
         return done, False
 
-    def replay(self, rewards: np.ndarray, neighbour: Neighbour | None = None) -> tuple[str, int]:
-        """The fault of a replay with other rewards, or "", and its round from 0."""
-        ended, displayed = self.play(rewards, neighbour, True)
+    def advance(
+        self, state: Any, first: int, last: int, rewards: np.ndarray, neighbour: Neighbour | None
+    ) -> int:
+        """Play the rounds from `first` to `last`: the round that differs, or `last`."""
+        policy, scenario = self.policy, self.scenario
+        slot, other = neighbour or (-1, 0.0)
+        context = no_context if policy.practice_context is None else context_of_round
+        loop = compiled(make_long_play, *policy.kernels[1:], policy.prepare(), context)
+        try:
+            ended: int = loop(
+                self.runner.params, state, first, last, scenario.contexts, rewards, slot, other,
+                scenario.event_offsets, scenario.event_items, *self.decisions, self.places,
+                self.tape,
+            )  # fmt: skip
+            if ended < 0:
+                raise no_such_arm(policy.name, -ended, policy.arms)
+        except Exception as error:
+            if of_the_compiler(error):
+                raise
+            self.failure = type(error).__name__
+            return int(self.tape.cursor[ROUND])
+        return ended
+
+    def amplified_fault(self, states: dict[int, Any]) -> tuple[str, int]:
+        """The decision that changes if what other rewards left in `states` is enlarged, or ""."""
+        stops = [stop for stop in states if stop in self.states and stop < self.rounds]
+        for stop, sign in itertools.product(stops, (1.0, -1.0)):
+            self.tape.cursor[:], self.failure = 0, ""
+            self.tape.cursor[REPLAYING], self.tape.cursor[PLACE] = 1, self.places[stop - 1, 1]
+            larger = amplified(self.states[stop], states[stop], sign)
+            last = min(stop + _LONG_ROUNDS_AHEAD, self.rounds)
+            i = self.advance(larger, stop, last, self.scenario.rewards, None)
+            other_query = self.tape.cursor[FAULT] or self.tape.cursor[PLACE] > self.places[i, 0]
+            if i < last and not self.failure and not other_query:
+                return AMPLIFIED_DECISION.format(i + 1), i
+        return "", 0
+
+    def replay(
+        self,
+        rewards: np.ndarray,
+        neighbour: Neighbour | None = None,
+        states: dict[int, Any] | None = None,
+    ) -> tuple[str, int]:
+        """The fault of a replay with other rewards, or "", and its round from 0; see `play`."""
+        ended, displayed = self.play(rewards, neighbour, True, states)
         if ended >= self.rounds:
             return "", ended
         if self.failure:
@@ -201,16 +244,24 @@ def record_long_run(
     tape = new_tape(seeded(seed, 5), _QUERIES, _MOST_MOVES, script, share)
     places, decisions = np.zeros((rounds, 2), np.int64), np.zeros((2, rounds), np.int64)
     run = LongRun(policy, scenario, tape, decisions, places, rounds)
-    run.rounds, _ = run.play(rewards, None, False)
+    run.rounds, _ = run.play(rewards, None, False, run.states)
     run.displays = {stop: seen for stop, seen in run.displays.items() if stop <= run.rounds}
     return run
 
 
 def long_events(rounds: int, late: bool, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Prompt rewards; or rewards up to 8 rounds late with a tenth of the decisions cancelled."""
+    """Prompt rewards; or rewards up to 8 rounds late with a tenth of the decisions cancelled.
+
+    Then a few rewards are up to a thousand rounds late.
+    """
     if not late:
         return np.arange(rounds + 1), np.arange(1, rounds + 1)
-    offsets, items = event_arrays(delayed_events(_EVENT_CHUNK, _LONG_RUN_DELAY, 0.1, rng))
+    events = delayed_events(_EVENT_CHUNK, _LONG_RUN_DELAY, 0.1, rng)
+    for round_ in rng.integers(0, _EVENT_CHUNK - _LATEST_BY, _LATEST_REWARDS).tolist():
+        late_ones = [item for item in events[round_] if item > 0][:1]
+        events[round_] = [item for item in events[round_] if item not in late_ones]
+        events[round_ + int(rng.integers(_LATEST_BY))] += late_ones
+    offsets, items = event_arrays(events)
     chunks = -(-rounds // _EVENT_CHUNK)
     starts = [offsets[:-1] + number * offsets[-1] for number in range(chunks)]
     moved = [items + np.sign(items) * number * _EVENT_CHUNK for number in range(chunks)]

@@ -38,6 +38,7 @@ from balaclava.auditing.replay.report_replay import report_fault
 from balaclava.auditing.replay.reward_choices import (
     choose_neighbours,
     different_streams,
+    latest_neighbour,
     limits_near_truncation,
     reward_limits,
 )
@@ -178,6 +179,8 @@ class PairAuditor:
     ) -> None:
         reading: dict[int, np.ndarray] = {}
         enlarged = False
+        if latest := latest_neighbour(self.policy, run):
+            self.enlarge(run, latest)
         self.conditions |= set(run.scenario.conditions)
         for entry in run.tape:
             if entry.terms is not None and len(self.entries) < _KEPT_ENTRIES:
@@ -199,10 +202,14 @@ class PairAuditor:
             self.judge(run, neighbour, outcome, reading)
             if outcome.moves and not outcome.fault and not enlarged:
                 enlarged = True  # one neighbour of each run is enough
-                if fault := amplified_fault(self.policy, run, neighbour):
-                    self.unproved.append(UnprovedPair(run, neighbour, fault, 0.0))
+                self.enlarge(run, neighbour)
             if self.done or time.thread_time() > deadline:
                 return
+
+    def enlarge(self, run: RecordedRun, neighbour: Neighbour) -> None:
+        """Whether a decision reads what the neighbour leaves in the state, however small."""
+        if fault := amplified_fault(self.policy, run, neighbour):
+            self.unproved.append(UnprovedPair(run, neighbour, fault, 0.0))
 
     def judge(
         self,

@@ -123,6 +123,20 @@ def choose_neighbours(
     return sorted(neighbours)
 
 
+def latest_neighbour(policy: Policy, run: RecordedRun) -> Neighbour | None:
+    """The reward that comes the longest after its decision, changed; None if all are prompt."""
+    scenario, (low, high), waits = run.scenario, reward_limits(policy), dict[int, int]()
+    for i in range(scenario.rounds):
+        for item in scenario.events(i):
+            if item > 0:
+                waits[item - 1] = int(scenario.times[i] - scenario.times[item - 1])
+    if not waits or max(waits.values()) == 0:
+        return None
+    slot = max(waits, key=lambda each: waits[each])
+    now = scenario.rewards[slot, run.decisions[slot][0]]
+    return Neighbour(slot, high if now < (low + high) / 2 else low)
+
+
 def lonely_slots(run: RecordedRun, slots_told: list[int]) -> list[int]:
     """Slots about which most decisions were cancelled, the loneliest first."""
     rounds, arrivals = run.scenario.rounds, np.zeros(run.scenario.rounds)
