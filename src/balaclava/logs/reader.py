@@ -19,7 +19,7 @@ from balaclava.logs.numerals import missing, read_numbers, refuse_rows, to_array
 
 Label = int | str
 _NO_REWARD = "if that is no purchase, give --missing 0; if it is unknown, --drop-missing"
-_LABEL_ROWS = "give every row a label"
+_LABEL_ROWS = "give every row a label, or drop such rows with --drop-missing"
 
 
 @dataclass(frozen=True)
