@@ -47,11 +47,21 @@ def reader_inside(
     name, _, rest = path.partition(".")
     inner = reader_inside(read, rest) if rest else read
 
-    @kernel(borrows=True)
-    def read_inside(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-        return inner(params, getattr(state, name), arm)
+    # Numba compiles getattr(state, name) in some callers only, so each field has its own kernel.
 
-    return read_inside
+    @kernel(borrows=True)
+    def read_from_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+        return inner(params, state.pools, arm)
+
+    @kernel(borrows=True)
+    def read_from_epochs(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+        return inner(params, state.epochs, arm)
+
+    @kernel(borrows=True)
+    def read_from_batch(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+        return inner(params, state.batch, arm)
+
+    return {"pools": read_from_pools, "epochs": read_from_epochs, "batch": read_from_batch}[name]
 
 
 @kernel(borrows=True)
