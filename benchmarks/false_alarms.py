@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.kernels import compiled
+from balaclava.authoring import compiled
 from balaclava.theory.change_test import (
     FALSE_ALARMS,
     MOST_BATCHES_BACK,

@@ -33,7 +33,17 @@ def begin(params: Any) -> State:
     return State(Records(inside, np.zeros(1)), np.zeros(1))
 
 
-KERNELS = bl.policy("ucb1", arms=2).kernels._replace(begin=begin)
+@kernel
+def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    return t % params.arms, 0
+
+
+@kernel
+def learn(params: Any, state: State, t: int, arm: int, reward: float, phase: int, rng: Any) -> None:
+    state.time[0] = t
+
+
+KERNELS = bl.policy("ucb1", arms=2).kernels._replace(begin=begin, choose=choose, learn=learn)
 
 
 class Nested(PooledPolicy, PrivateBoundedPolicy):
@@ -69,3 +79,11 @@ def test_estimates_follow_the_path_of_the_pools() -> None:
 def test_estimates_that_do_not_fit_the_state_are_refused_at_once() -> None:
     with pytest.raises(PolicyError, match=r"'rewards_in_order'.*set `pools = \"\.\.\.\"`"):
         Misfit(arms=2, epsilon=1.0).agent(seed=1)
+
+
+def test_winners_are_compiled_at_any_path() -> None:
+    """The field's name is in the compiled code."""
+    world = bl.environment("bernoulli", means=[0.2, 0.8])
+    policy = Nested(arms=2, epsilon=1.0)
+    results = bl.simulate(policy, world, horizon=50, repetitions=2, seed=1, winners=True)
+    assert results.pulls("nested-pools").sum() == 100

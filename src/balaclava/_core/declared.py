@@ -144,7 +144,7 @@ class Declared:
                 setattr(cls, name, dataclasses.field())
         dataclass(frozen=True, kw_only=True, eq=False)(cls)
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        hints = inherited_annotations(cls) | own_annotations(cls, names, sys._getframe(1))
+        hints = inherited_annotations(cls) | own_annotations(cls, names, definition_frame())
         cls.annotations = {name: hints[name] for name in names}
         # Named, so that compiled code can be cached. Kernels see numbers and arrays, not strings.
         numbers = [name for name in names if not is_choice(hints[name])]
@@ -225,6 +225,14 @@ def inherited_annotations(cls: type[Declared]) -> dict[str, Any]:
     """The declared parameters of the base classes."""
     bases = [vars(base).get("annotations", {}) for base in reversed(cls.__mro__[1:])]
     return {name: annotation for known in bases for name, annotation in known.items()}
+
+
+def definition_frame() -> types.FrameType:
+    """The frame of the class definition that runs `__init_subclass__`, which bases may extend."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_name == "__init_subclass__" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def own_annotations(

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -47,21 +48,15 @@ def reader_inside(
     name, _, rest = path.partition(".")
     inner = reader_inside(read, rest) if rest else read
 
-    # Numba compiles getattr(state, name) in some callers only, so each field has its own kernel.
-
-    @kernel(borrows=True)
-    def read_from_pools(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
+    def read_inside(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
         return inner(params, state.pools, arm)
 
-    @kernel(borrows=True)
-    def read_from_epochs(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-        return inner(params, state.epochs, arm)
-
-    @kernel(borrows=True)
-    def read_from_batch(params: Any, state: Any, arm: int) -> tuple[int, float, float]:
-        return inner(params, state.batch, arm)
-
-    return {"pools": read_from_pools, "epochs": read_from_epochs, "batch": read_from_batch}[name]
+    # Numba compiles getattr(state, name) in some callers only, so the field is set in the code.
+    code = read_inside.__code__
+    names = tuple(name if each == "pools" else each for each in code.co_names)
+    code = code.replace(co_names=names)
+    reader = types.FunctionType(code, globals(), closure=read_inside.__closure__)
+    return kernel(borrows=True)(reader)
 
 
 @kernel(borrows=True)

@@ -90,6 +90,8 @@ def enumerated_worlds(policy: Policy) -> list[SmallWorld]:
         if any(world.moved for world in worlds):
             break
         first = first_release(each, _LONGEST_WORLD)
+    if refusals and not any(world.moved or world.counts.errors for world in worlds):
+        raise refusals[0]
     return worlds
 
 
