@@ -47,6 +47,19 @@ def test_times_that_could_be_two_things_are_refused() -> None:
         read_times(WHERE, pa.array([True]), "%H:%M")
 
 
+@pytest.mark.parametrize("time_format", [None, "%d.%m.%Y %H:%M"])
+def test_dates_that_do_not_exist_are_refused_with_their_row(time_format: str | None) -> None:
+    """pyarrow reads the second as 3 March."""
+    times = ["03.03.2026 09:00", "31.02.2026 03:03", "13.03.2026 09:00"]
+    with pytest.raises(ParameterError, match="not a date of the calendar in row 2 "):
+        read_times("log", pa.array(times), time_format)
+
+
+def test_a_row_unlike_the_others_is_named() -> None:
+    with pytest.raises(ParameterError, match=r"format '%d.%m.%Y' of most rows in row 2 "):
+        read_times("log", pa.array(["13.3.2026", "yesterday", "14.3.2026"]))
+
+
 def test_windows() -> None:
     assert read_window("90m", seconds=True) == read_window("1.5 h", seconds=True) == 5_400
     for wrong in ("7", "0d", "-1d", "week", "7d ago"):

@@ -354,3 +354,12 @@ def test_bad_options_are_refused_before_anything_is_played(tmp_path, command, op
     assert refusal.exit_code == 2
     assert word in refusal.output
     assert not (tmp_path / "out").exists()
+
+
+def test_the_last_of_many_random_delays_is_far_below_the_longest() -> None:
+    feedback = Feedback.create(bl.Delay(mean=60), None, "arrival", None)
+    assert feedback.longest_wait == 1_200
+    draws = np.random.default_rng(1).geometric(1.0 / 61.0, size=(400, 2_000)) - 1
+    assert feedback.wait_for(2_000) == pytest.approx(draws.max(axis=1).mean(), rel=0.03)
+    assert Feedback.create(bl.Delay(mean=60), 200, "arrival", None).wait_for(2_000) == 200
+    assert Feedback.create(bl.Delay(mean=60, law="fixed")).wait_for(2_000) == 60

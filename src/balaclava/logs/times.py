@@ -1,5 +1,6 @@
 """Times as people write them: numbers, ISO 8601, 31.01.2026, 1/31/2026 9:05 PM."""
 
+import datetime
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ from balaclava.logs.numerals import FILL_MISSING, refuse_rows, to_array
 _DATES = ("%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 _FIRST_YEAR = 1900  # earlier ones are years of two digits
+_LAST_DAY_READ = 3  # of the month: 31.02. is read as 3.3., the latest of such dates
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _LENGTH_OF_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smhdw]?)\s*", re.IGNORECASE)
 _HOW_TO_WRITE = "write 2026-01-31, 2026-01-31T12:00 or numbers, or give --time-format"
@@ -73,6 +75,21 @@ def _parsed(column: Any, time_format: str) -> Any:
     return times.cast(pa.int64())
 
 
+def _refuse_impossible_dates(where: str, text: Any, time_format: str, times: Any) -> None:
+    """Refuse dates such as 31.02.2026, which pyarrow reads as 3.3.2026."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    early = to_array(pc.less_equal(pc.day(times.cast(pa.timestamp("us"))), _LAST_DAY_READ))
+    wrong = np.zeros(early.size, bool)
+    for row in np.flatnonzero(early).tolist():
+        try:
+            datetime.datetime.strptime(text[row].as_py(), time_format)
+        except ValueError as error:
+            wrong[row] = "out of range for month" in str(error)
+    refuse_rows(where, wrong, "is not a date of the calendar", "correct it, or leave the row out")
+
+
 def _text(where: str, column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -90,6 +107,7 @@ def _by_format(where: str, column: Any, time_format: str) -> tuple[np.ndarray, b
     times = pc.strptime(text, format=time_format, unit="us", error_is_null=True)
     advice = "write it like %d.%m.%Y %H:%M or %m/%d/%Y %I:%M %p"
     refuse_rows(where, times.is_null(), f"does not have the format {time_format!r}", advice)
+    _refuse_impossible_dates(where, text, time_format, times)
     return _in_seconds(times.cast("int64"))
 
 
@@ -101,10 +119,24 @@ def _by_usual_format(where: str, column: Any) -> tuple[np.ndarray, bool]:
         formats = (date + clock for clock in _CLOCKS for date in _DATES)
         fits = {each: times for each in formats if (times := _parsed(text, each)) is not None}
     if not fits:
+        _refuse_odd_rows(where, text)
         raise ParameterError(f"{where} is not a time; {_HOW_TO_WRITE}")
     if len(fits) > 1:
         raise ParameterError(
             f"{where} could be day/month or month/day; give --time-format, such as "
             f"{next(iter(fits))!r}"
         )
-    return _in_seconds(next(iter(fits.values())))
+    ((time_format, times),) = fits.items()
+    _refuse_impossible_dates(where, text, time_format, times)
+    return _in_seconds(times)
+
+
+def _refuse_odd_rows(where: str, text: Any) -> None:
+    """Name the first row that does not have the format of most."""
+    import pyarrow.compute as pc
+
+    for time_format in (date + clock for clock in _CLOCKS for date in _DATES):
+        times = pc.strptime(text, format=time_format, unit="us", error_is_null=True)
+        if 2 * times.null_count < len(text):
+            what = f"does not have the format {time_format!r} of most rows"
+            refuse_rows(where, times.is_null(), what, _HOW_TO_WRITE)

@@ -1,7 +1,10 @@
 """When rewards reach a policy in a simulation: delays, patience, windows."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from balaclava._core.declared import brief
 from balaclava.agents.settling import Settling, checked_settling
@@ -69,6 +72,16 @@ class Feedback:
         if patience is None:
             return longest
         return patience if self.settling.settle == "window" else min(longest, patience)
+
+    def wait_for(self, rewards: int) -> int:
+        """Further decisions until the last of so many rewards counts; about, for random delays."""
+        longest = self.longest_wait
+        if self.delay is None or self.delay.law != "geometric" or self.settling.settle == "window":
+            return longest
+        assert self.delay.mean is not None  # of a geometric law
+        return min(
+            longest, math.ceil(self.delay.mean * (math.log(max(rewards, 1)) + np.euler_gamma))
+        )
 
     @property
     def description(self) -> dict[str, Any]:

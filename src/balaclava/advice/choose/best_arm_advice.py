@@ -26,7 +26,13 @@ class NamingAdvice(NamedTuple):
 
 
 def plan_around(
-    parameters: dict[str, Any], trust: str, around: Around | None, *, delay: Delay | None, seed: int
+    parameters: dict[str, Any],
+    trust: str,
+    around: Around | None,
+    *,
+    delay: Delay | None,
+    patience: int | None,
+    seed: int,
 ) -> trial_plan.TrialPlan:
     """Plan for bounded rewards, in shares of their range.
 
@@ -45,6 +51,7 @@ def plan_around(
         confidence=parameters["confidence"],
         policy=NAMING_POLICIES[trust],
         delay=delay,
+        patience=patience,
         participants=int(min(parameters["horizon"], trial_plan.MOST_PARTICIPANTS)),
         seed=seed,
     )

@@ -306,7 +306,7 @@ def recommend(
     advice = _first_that_fits(rule, wanted, parameters, (_SINGLE_DECISIONS,) if single else ())
     advice = replace(advice, goal=goal, around=_checked_around(advice, average, difference))
     if simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
-        advice = _planned(advice, parameters, trust, delay, seed)
+        advice = _planned(advice, parameters, trust, delay=delay, patience=patience, seed=seed)
     if goal == "best":
         advice = _naming(advice, rule, parameters)
     elif simulate:
@@ -411,13 +411,13 @@ def _first_that_fits(
 
 
 def _planned(
-    advice: Recommendation, parameters: dict[str, Any], trust: str, delay: Delay | None, seed: int
+    advice: Recommendation, parameters: dict[str, Any], trust: str, **how: Any
 ) -> Recommendation:
     """Add a plan, or a note why there is none."""
     if trust == "split":
         return replace(advice, notes=(*advice.notes, _NO_SPLIT_PLAN))
     try:
-        plan = plan_around(parameters, trust, advice.around, delay=delay, seed=seed)
+        plan = plan_around(parameters, trust, advice.around, **how)
     except ParameterError as error:
         return replace(advice, notes=(*advice.notes, f"there is no plan: {error}"))
     return replace(advice, plan=plan)

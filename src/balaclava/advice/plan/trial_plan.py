@@ -258,7 +258,7 @@ class PlannedTrial:
         if policy is None:
             yield even
             return
-        prompt = even.high - self.feedback.longest_wait
+        prompt = even.high - self.feedback.wait_for(int(even.high))
         row = self.simulated_row(policy, prompt)
         yield row
         if policy.model == "central":
@@ -282,10 +282,10 @@ class PlannedTrial:
         size = test.size(POWER, MOST_PARTICIPANTS / per_reward)
         if size is None:
             raise self._too_long(epsilon)
-        wait = self.feedback.longest_wait  # the answer comes when the last outcome is known
-        total, (named, wrong) = math.ceil(size * per_reward) + wait, test.shares(size)
-        if self.participants is not None:
-            pulls = int(max(self.participants - wait, 0) / per_reward)
+        tested = math.ceil(size * per_reward)
+        total, (named, wrong) = tested + self.feedback.wait_for(tested), test.shares(size)
+        if self.participants is not None:  # all are tested; the answer may come after the last
+            pulls = int(self.participants / per_reward)
             named, wrong = test.shares(pulls) if pulls else (0.0, 0.0)
         worse = min(self.participants or total, total) * (self.arms - 1) / self.arms
         return PlanRow(label, epsilon, total, total, named, wrong, worse)

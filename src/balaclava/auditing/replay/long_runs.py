@@ -196,8 +196,9 @@ class LongRun:
             larger = amplified(self.states[stop], states[stop], sign)
             last = min(stop + _LONG_ROUNDS_AHEAD, self.rounds)
             i = self.advance(larger, stop, last, self.scenario.rewards, None)
-            other_query = self.tape.cursor[FAULT] or self.tape.cursor[PLACE] > self.places[i, 0]
-            if i < last and not self.failure and not other_query:
+            if i >= last or self.failure or self.tape.cursor[FAULT]:
+                continue
+            if self.tape.cursor[PLACE] <= self.places[i, 0]:  # not another query
                 return AMPLIFIED_DECISION.format(i + 1), i
         return "", 0
 
