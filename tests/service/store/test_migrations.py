@@ -26,7 +26,7 @@ REWORDED |= {"remaining", "may_stop", "overspent", "outside"}  # newer than the 
 REWORDED |= {"retention", "archived", "retired_arms", "retired", "shares", "drift", "deciders"}
 REWORDED |= {"served_arm", "features", "guardrails", "breaker", "exposures", "targeting"}
 REWORDED |= {"sample_ratio", "prior", "same_means", "held_out", "releases", "values"}
-REWORDED |= {"aggregators", "rewards_apart", "segment", "segments"}
+REWORDED |= {"aggregators", "rewards_apart", "segment", "segments", "differences"}
 
 
 def comparable(document: Any) -> Any:
