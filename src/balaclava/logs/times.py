@@ -12,6 +12,7 @@ from balaclava.logs.numerals import FILL_MISSING, refuse_rows, to_array
 
 _DATES = ("%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_FORMATS = tuple(date + clock for clock in _CLOCKS for date in _DATES)
 _FIRST_YEAR = 1900  # earlier ones are years of two digits
 _LAST_DAY_READ = 3  # of the month: 31.02. is read as 3.3., the latest of such dates
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
@@ -116,8 +117,7 @@ def _by_usual_format(where: str, column: Any) -> tuple[np.ndarray, bool]:
     text = _text(where, column)
     fits = {}
     if len(text):
-        formats = (date + clock for clock in _CLOCKS for date in _DATES)
-        fits = {each: times for each in formats if (times := _parsed(text, each)) is not None}
+        fits = {each: times for each in _FORMATS if (times := _parsed(text, each)) is not None}
     if not fits:
         _refuse_odd_rows(where, text)
         raise ParameterError(f"{where} is not a time; {_HOW_TO_WRITE}")
@@ -135,7 +135,7 @@ def _refuse_odd_rows(where: str, text: Any) -> None:
     """Name the first row that does not have the format of most."""
     import pyarrow.compute as pc
 
-    for time_format in (date + clock for clock in _CLOCKS for date in _DATES):
+    for time_format in _FORMATS:
         times = pc.strptime(text, format=time_format, unit="us", error_is_null=True)
         if 2 * times.null_count < len(text):
             what = f"does not have the format {time_format!r} of most rows"

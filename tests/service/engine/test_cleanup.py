@@ -80,15 +80,6 @@ class Shop:
         return [float(each) for each in state.sums.sum(axis=1)]  # raw: of tests only
 
 
-@pytest.fixture
-def shop(
-    open_service: Callable[..., Service], database: str, monkeypatch: pytest.MonkeyPatch
-) -> Shop:
-    clock = ManualClock()
-    monkeypatch.setattr("balaclava.service.service.Clock", lambda: clock)
-    return Shop(open_service(database), clock)
-
-
 def test_old_decisions_go_and_history_and_persons_stay(shop: Shop) -> None:
     shop.create()
     made = [shop.decide(f"p{number}", request_id=f"r{number}")[0] for number in range(300)]

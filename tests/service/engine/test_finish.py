@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +10,7 @@ from balaclava.service.documents import results_document
 from balaclava.service.engine.jobs import SetExperimentState
 from balaclava.service.engine.unit_of_work import UnitOfWork
 from balaclava.service.problems import Problem
-from balaclava.service.service import Service
 from tests.service.engine.test_cleanup import Shop
-from tests.service.manual_service import ManualClock
 
 TRIAL: dict[str, Any] = {
     "policy": "dp-even",
@@ -21,15 +18,6 @@ TRIAL: dict[str, Any] = {
     "arms": ["a", "b"],
 }
 RATES = (0.3, 0.8)
-
-
-@pytest.fixture
-def shop(
-    open_service: Callable[..., Service], database: str, monkeypatch: pytest.MonkeyPatch
-) -> Shop:
-    clock = ManualClock()
-    monkeypatch.setattr("balaclava.service.service.Clock", lambda: clock)
-    return Shop(open_service(database), clock)
 
 
 def recruit(shop: Shop, participants: int) -> None:

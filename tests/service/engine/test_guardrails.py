@@ -17,7 +17,7 @@ from balaclava.service.service import Service
 from balaclava.service.store.schema import decisions
 from tests.service.engine.test_cleanup import DAY, Shop
 from tests.service.http.test_app import client_of, create, decide
-from tests.service.manual_service import ManualClock, ManualService
+from tests.service.manual_service import ManualService
 from tests.service.test_privacy import NEIGHBOURS, events, play
 
 ERRORS: dict[str, Any] = {
@@ -25,15 +25,6 @@ ERRORS: dict[str, Any] = {
     "serve": "plain",
 }  # fmt: skip
 URL = "/v1/experiments/shop"
-
-
-@pytest.fixture
-def shop(
-    open_service: Callable[..., Service], database: str, monkeypatch: pytest.MonkeyPatch
-) -> Shop:
-    clock = ManualClock()
-    monkeypatch.setattr("balaclava.service.service.Clock", lambda: clock)
-    return Shop(open_service(database), clock)
 
 
 def read(shop: Shop, id: str, value: float) -> Any:
