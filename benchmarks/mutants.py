@@ -8,10 +8,11 @@ reason) or shows a missing test.
 One process collects the tests. It records once which functions each test calls, interpreted or
 compiled. For each mutant it forks, changes the code of the function, and runs the tests that call
 it, the shortest first, those that compile last, until one fails. A mutant that only an import
-shows runs on a copy of the sources. Code that the mutant is not in is compiled once.
+shows runs on a copy of the sources. Code that the mutant is not in is compiled once. With `--jobs`
+so many processes share the tests to record, and then the mutants.
 
     python benchmarks/mutants.py --sample 250 --seed 1
-    python benchmarks/mutants.py --modules frames/pools.py privacy/mechanisms --sample 20
+    python benchmarks/mutants.py --modules frames/pools.py privacy/mechanisms --sample 20 --jobs 16
 
 Results are added to `out/mutants.jsonl`; what is there is not run again, unless the module
 changed, or, for survivors, a file of tests.
@@ -28,6 +29,8 @@ import hashlib
 import importlib
 import itertools
 import json
+import math
+import multiprocessing
 import os
 import random
 import re
@@ -61,6 +64,7 @@ WALL_RATIO = 10  # wall time over processor time at which a mutant counts as hun
 # A test may take so many seconds of processor time, and so many times those without a mutant.
 LEAST_LIMIT, SLOWEST = 3.0, 4
 LONGEST = 300.0  # seconds of a test without a mutant
+RECORDED = 20  # tests of a file that one process records
 # In a module with none of these nothing is compiled.
 COMPILED = re.compile(r"@kernel|@mechanism|compiled\(|compiled_release")
 KILLED, TIMEOUT, SURVIVED = "killed", "timeout", "survived"
@@ -396,11 +400,41 @@ def forked(work: Callable[[], Any], limit: float) -> tuple[Any, float]:
         return reply[0], seconds
 
 
+def in_parallel(options: argparse.Namespace, number: int, work: Callable[[int], None]) -> None:
+    """Do `work(0)` to `work(number - 1)` in processes that take the next while there is time."""
+    taken, children = multiprocessing.Value("q", 0), []
+    for _ in range(min(options.jobs, number)):
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        try:
+            while True:
+                with taken.get_lock():
+                    mine = taken.value
+                    taken.value += 1
+                if mine >= number or time.monotonic() > options.end:
+                    os._exit(0)
+                work(mine)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    if any([os.waitpid(child, 0)[1] for child in children]):
+        raise RuntimeError("a process failed; its error is above")
+
+
 class Stage(NamedTuple):
     """Tests to run together, and the processor time that each may take."""
 
     tests: list[str]
     limits: list[float]
+
+
+class WholeFile(NamedTuple):
+    """The tests of a file without a mutant."""
+
+    seconds: float  # of all together
+    tests: dict[str, dict[str, Any]]  # what each calls, and for how long
 
 
 class Bench:
@@ -410,16 +444,25 @@ class Bench:
         self.chosen, self.options = chosen, options
         self.digests = {file: digest_of((ROOT / file).read_text("utf-8")) for file in files}
         self.results: Path = options.results
-        self.lines = [json.loads(line) for line in lines_of(self.results)]
-        self.files: dict[str, dict[str, Any]] = {}  # by file: the tests without a mutant
-        for line in self.lines:
-            if "file" in line and line["digest"] == self.digests.get(line["file"]):
-                self.files[line["file"]] = line
-        self.judged: dict[str, dict[str, Any]] = {
-            line["mutant"]: line for line in self.lines if "mutant" in line
-        }
+        self.read_results()
         self.items: dict[str, pytest.Item] = {}
         self.found: list[dict[str, Any]] = []
+
+    def read_results(self) -> None:
+        """Recall what this process and others have found so far."""
+        lines = [json.loads(line) for line in lines_of(self.results)]
+        self.parts: set[tuple[str, int]] = set()  # of files, that were recorded
+        self.files: dict[str, WholeFile] = {}
+        for line in lines:
+            if "part" in line and line["digest"] == self.digests.get(line["file"]):
+                seconds, tests = self.without(line["file"])
+                self.files[line["file"]] = WholeFile(
+                    seconds + line["seconds"], tests | line["tests"]
+                )
+                self.parts.add((line["file"], line["part"]))
+        self.judged: dict[str, dict[str, Any]] = {
+            line["mutant"]: line for line in lines if "mutant" in line
+        }
 
     def pytest_sessionstart(self) -> None:
         """After conftest, before the tests: a failure need not be made small to kill."""
@@ -434,33 +477,54 @@ class Bench:
             raise SystemExit(f"the tests import {package}")
         self.items = {item.nodeid: item for item in session.items}
         self.functions = Functions()
-        if self.options.map:
-            for file in sorted({name.partition("::")[0] for name in self.items}):
-                print(f"{self.without(file)['seconds']:6.1f} s  {file}", flush=True)
-            return True
-        for mutant in self.chosen:
-            files = [file for file in guards(mutant.module) if file in self.digests]
-            line = self.judge(mutant, files)
-            self.found.append(line)
-            print(f"{line['status']:9}{line['seconds']:6.1f} s  {mutant.name}", flush=True)
+        self.names: dict[str, list[str]] = {}
+        for name in self.items:
+            self.names.setdefault(name.partition("::")[0], []).append(name)
+        parts = [
+            (file, part)
+            for file, names in self.names.items()
+            for part in range(-(-len(names) // RECORDED))
+            if (file, part) not in self.parts
+        ]
+        in_parallel(self.options, len(parts), lambda number: self.record_part(*parts[number]))
+        self.read_results()
+        if not self.options.map:
+            most = len(self.chosen)
+            in_parallel(self.options, most, lambda number: self.show(self.chosen[number]))
+            self.read_results()
+            ended = [(mutant, self.judged.get(mutant.name)) for mutant in self.chosen]
+            self.found = [
+                line
+                for mutant, line in ended
+                if line and line["source"] == digest_of(mutant.source)
+            ]
         return True
+
+    def show(self, mutant: Mutant) -> None:
+        """Run a mutant, and print how it ended."""
+        files = [file for file in guards(mutant.module) if file in self.digests]
+        line = self.judge(mutant, files)
+        print(f"{line['status']:9}{line['seconds']:6.1f} s  {mutant.name}", flush=True)
 
     def keep(self, **line: Any) -> dict[str, Any]:
         """Add a line to the results."""
         self.results.parent.mkdir(parents=True, exist_ok=True)
-        with self.results.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        text = json.dumps(line) + "\n"
+        with self.results.open("a", encoding="utf-8", buffering=len(text) + 1) as file:
+            file.write(text)
         return line
 
-    def without(self, file: str) -> dict[str, Any]:
-        """What the tests of a file call without a mutant; one that fails then says nothing."""
-        if file not in self.files:
-            names = [name for name in self.items if name.partition("::")[0] == file]
-            tests, seconds = forked(lambda: self.record(names), 900.0)
-            self.files[file] = self.keep(
-                file=file, digest=self.digests[file], seconds=round(seconds, 1), tests=tests or {}
-            )
-        return self.files[file]
+    def record_part(self, file: str, part: int) -> None:
+        """Keep what some tests of a file call without a mutant; one that fails says nothing."""
+        names = self.names[file][RECORDED * part :][:RECORDED]
+        tests, seconds = forked(lambda: self.record(names), LONGEST * RECORDED)
+        digest, seconds = self.digests[file], round(seconds, 1)
+        self.keep(file=file, part=part, digest=digest, seconds=seconds, tests=tests or {})
+        print(f"{seconds:6.1f} s  {file} {part}", flush=True)
+
+    def without(self, file: str) -> WholeFile:
+        """What was recorded of a file."""
+        return self.files.get(file, WholeFile(0.0, {}))
 
     def record(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """Run tests, and note what those that pass call and how long they take."""
@@ -509,9 +573,9 @@ class Bench:
         quick: list[tuple[float, str]] = []
         compiling: list[tuple[float, str]] = []
         for file in files:
-            if past.get(file) == self.without(file)["digest"]:
+            if past.get(file) == self.digests[file]:
                 continue
-            for name, test in self.without(file)["tests"].items():
+            for name, test in self.without(file).tests.items():
                 if any(covers(call, mutant) for call in test["calls"]):
                     (compiling if test["compiles"] else quick).append((test["seconds"], name))
         quick = within(self.options.budget, quick)
@@ -522,7 +586,7 @@ class Bench:
             made.append(Stage([name for _, name in quick], limits))
         if compiling:  # the first of a file takes the time for all
             homes = [name.partition("::")[0] for _, name in compiling]
-            limits = [LEAST_LIMIT + SLOWEST * self.without(home)["seconds"] for home in homes]
+            limits = [LEAST_LIMIT + SLOWEST * self.without(home).seconds for home in homes]
             made.append(Stage([name for _, name in compiling], limits))
         return made
 
@@ -551,7 +615,7 @@ class Bench:
             by=outcome.by,
             seconds=round(outcome.seconds, 2),
             source=source,
-            guards={file: self.without(file)["digest"] for file in files},
+            guards={file: self.digests[file] for file in files},
             tests=sum(len(stage.tests) for stage in stages),
         )
 
@@ -658,14 +722,14 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests on a mutant")
     parser.add_argument("--map", action="store_true", help="only record what each test calls")
     parser.add_argument("--list", action="store_true", help="print the sample and run nothing")
-    parser.add_argument("--part", default="1/1", help="2/16: the second of 16 parts of the sample")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing after these")
     options = parser.parse_args()
+    options.end = time.monotonic() + options.seconds
     size = sys.maxsize if options.only else options.sample
     chosen = sample(options.modules, size, options.seed)
     if options.only:
         chosen = [mutant for mutant in chosen if mutant.name in options.only]
-    part, parts = (int(number) for number in options.part.split("/"))
-    chosen = chosen[part - 1 :: parts]
     if options.list:
         for mutant in chosen:
             print(f"{mutant.name} (line {mutant.line}, {mutant.kind})")

@@ -23,12 +23,15 @@ def test_faults_are_killed_and_an_equivalent_survives(tmp_path: Path) -> None:
     names = [f"{MODULE}:{change}" for change in (*FAULTS, HARMLESS)]
     results = tmp_path / "mutants.jsonl"
     command = [sys.executable, "benchmarks/mutants.py", "--modules", MODULE, "--tests", TESTS]
-    command += ["--results", str(results), "--only", *names]
+    command += ["--results", str(results), "--jobs", "2", "--only", *names]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     status = {line["mutant"]: line["status"] for line in lines if "mutant" in line}
     assert status == dict(zip(names, [*["killed"] * 3, "survived"], strict=True))
+    again = subprocess.run([*command, "--seconds", "0"], capture_output=True, cwd=ROOT, check=False)
+    assert b"4 mutants: 3 killed" in again.stdout  # they are recalled
+    assert b"killed " not in again.stdout.partition(b"4 mutants")[0]  # and not run again
     assert "4 mutants: 3 killed" in run.stdout
 
 
