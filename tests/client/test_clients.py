@@ -276,6 +276,7 @@ def test_sticky_decisions_keep_their_arm(client: Client, service: tuple[str, str
     made = [client.decide(name, "ann", sticky=True) for _ in range(6)]
     assert len({each.label for each in made}) == 1
     assert [each.learns for each in made] == [True, *[False] * 5]
+    assert {each.first_decision_id for each in made} == {made[0].decision_id}
 
     async def again() -> str:
         async with AsyncClient(*service) as other:

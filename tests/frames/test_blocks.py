@@ -24,7 +24,7 @@ def due(state: blocks.Blocks) -> list[int]:
 def test_each_member_has_one_turn_and_is_due_until_then() -> None:
     state = block_of(5, 0, 2, 3, 4)
     for arm, left in ((4, [0, 2, 3]), (0, [2, 3]), (3, [2]), (2, [])):
-        assert blocks.arms_due(state) == len(due(state))
+        assert blocks.turns_due(state) == len(due(state))
         assert not blocks.block_is_over(state)
         order = state.order[state.place[0] : state.size[0]].tolist()
         turn = blocks.next_turn(state, Draws((order.index(arm) + 0.5) / len(order)))
@@ -34,14 +34,14 @@ def test_each_member_has_one_turn_and_is_due_until_then() -> None:
     assert due(state) == [0, 2, 3, 4]
     blocks.end_block(state)
     assert blocks.block_is_over(state)
-    assert (blocks.arms_due(state), due(state)) == (0, [])
+    assert (blocks.turns_due(state), due(state)) == (0, [])
 
 
 def test_inactive_arms_lose_their_turn() -> None:
     state = block_of(4, 0, 1, 2, 3)
     assert blocks.next_turn(state, Draws(0.0)) == 0
     blocks.drop_inactive(state, np.array([False, False, True, True]))
-    assert (blocks.arms_due(state), due(state)) == (2, [2, 3])
+    assert (blocks.turns_due(state), due(state)) == (2, [2, 3])
     assert [blocks.next_turn(state, Draws(0.0)) for _ in range(2)] == [2, 3]
     assert blocks.block_is_over(state)
 
@@ -50,7 +50,7 @@ def test_no_block_before_the_first() -> None:
     state = blocks.begin_blocks(3)
     assert [array.size for array in state] == [3, 1, 1, 3, 1]
     assert blocks.block_is_over(state)
-    assert (blocks.arms_due(state), due(state)) == (0, [])
+    assert (blocks.turns_due(state), due(state)) == (0, [])
     ranges = dict.fromkeys(("order", "members"), (0.0, 2.0))
     ranges |= dict.fromkeys(("size", "place", "full_size"), (0.0, 3.0))
     require_ranges(state, 0, ranges)

@@ -27,6 +27,7 @@ from balaclava.frames.epochs import (
     next_decision,
     open_epoch,
     play_last_arm,
+    rule_chance,
 )
 from balaclava.frames.pools import UNLEARNED
 from tests.frames.frame_machine import (
@@ -228,6 +229,31 @@ def settled_epoch(means, radii, rows=2, length=5):
         keep_release(state, arm, epoch_row(state, 1), mean, radius)
     assert is_settled(state)
     return state
+
+
+@pytest.mark.parametrize("explore", [0.0, 0.5])
+def test_the_chance_of_an_arm_in_a_block_with_several_turns_of_each(explore):
+    state, params = begin_epochs(2, most_turns=3), Params(2, explore, 0.0)
+    open_epoch(state, 10, -1)
+    by_rule = [0.99] if explore else []  # no even draw
+    left, drawn = [3, 3], [0.99]  # the draw of three turns
+    for place in (0.0, 0.3, 0.0, 0.9, 0.0, 0.0):
+        before = [rule_chance(state, arm) for arm in (0, 1)]
+        shares = [each / sum(left) for each in left]
+        arm, phase = next_decision(params, state, Draws(*drawn, *by_rule, place))
+        assert phase == 1
+        assert state.last_chance == pytest.approx(explore / 2 + (1 - explore) * shares[arm])
+        if not drawn:
+            assert before == shares
+        left[arm] -= 1
+        drawn = []
+    assert left == [0, 0]
+    row = epoch_row(state, 1)
+    assert (state.blocks_done[0], state.blocks_learned[row], state.left[row]) == (3, 3, 6)
+    state.blocks_done[0] = 8  # two turns are left: a draw of three is not possible
+    next_decision(params, state, Draws(0.99, *by_rule, 0.0))
+    assert (state.blocks.size[0], state.blocks_learned[row]) == (4, 5)
+    assert [state.blocks.order[i] for i in range(4)] == [0, 1, 0, 1]
 
 
 def test_an_arm_is_eliminated_if_it_is_behind_by_more_than_both_radii():

@@ -11,6 +11,8 @@ export interface Decision {
   learns: boolean;
   /** Local policies only: the device needs it to report. */
   level?: number;
+  /** Of a sticky answer: the person's first decision for this arm, while it is stored. */
+  first_decision_id?: string;
 }
 
 /** The answer to one of many rewards. */

@@ -45,7 +45,8 @@ export interface DecideOptions {
   person?: string;
   /** Idempotency key: the same id gets the same decisions. Generated if it is not given. */
   requestId?: string;
-  /** The person keeps the arm of the first sticky decision, which alone may learn. */
+  /** The person keeps the arm of the first sticky decision, which alone may learn: send the
+   * reward to the answer's first_decision_id. */
   sticky?: boolean;
   /** Labels of the arms that the person can get; must not depend on unreleased rewards. */
   available?: string[];

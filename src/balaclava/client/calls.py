@@ -39,6 +39,7 @@ class ServiceDecision(NamedTuple):
     learns: bool  # False at the participant's limit, and after the experiment has finished
     level: float | None = None  # local policies only: the device needs it to report
     ticket: str | None = None  # experiments with aggregators only: the device needs it to share
+    first_decision_id: str | None = None  # sticky only: the one whose reward may count
 
 
 class RewardReceipt(NamedTuple):

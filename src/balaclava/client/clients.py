@@ -207,6 +207,7 @@ class ServiceCalls:
                 are public: stored with the decision, and exported.
             attributes: Public attributes of the participant, for targeting. They are not stored.
             sticky: The participant keeps the arm of the first sticky decision, which alone learns.
+                Send the reward to the answer's first_decision_id.
 
         Returns:
             A decision, or a list of `count` decisions.

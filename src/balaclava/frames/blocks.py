@@ -1,6 +1,7 @@
-"""Permuted blocks: each arm has one turn a block, in a random order that ignores the data.
+"""Permuted blocks: each arm has equally many turns in a block, in an order that ignores the data.
 
-So arms are pulled equally often, and none is confounded with the time of day.
+So arms are pulled equally often, and none is confounded with the time of day. An arm has one turn a
+block, or a random number of them: then an observer of earlier turns seldom knows the next one.
 """
 
 from collections.abc import Iterator
@@ -22,15 +23,17 @@ class Blocks(NamedTuple):
     full_size: np.ndarray  # one element: number of members
 
     def faults(self, decisions: int) -> Iterator[str]:
-        arms = self.order.size
+        arms, places = self.members.size, self.order.size
         yield from range_faults(0, arms - 1, order=self.order, members=self.members)
-        yield from range_faults(0, arms, size=self.size, place=self.place, full_size=self.full_size)
+        yield from range_faults(0, places, size=self.size, place=self.place)
+        yield from range_faults(0, arms, full_size=self.full_size)
 
 
 @kernel
-def begin_blocks(arms: int) -> Blocks:
+def begin_blocks(arms: int, most_turns: int = 1) -> Blocks:
+    """No block; those to come have each arm 1 to `most_turns` times."""
     return Blocks(
-        order=np.arange(arms),
+        order=np.arange(arms * most_turns) % arms,
         size=np.zeros(1, np.int64),
         place=np.zeros(1, np.int64),
         members=np.arange(arms),
@@ -58,11 +61,35 @@ def add_member(blocks: Blocks, arm: int) -> None:
 
 
 @kernel(borrows=True)
-def start_block(blocks: Blocks) -> None:
-    for i in range(blocks.full_size[0]):
-        blocks.order[i] = blocks.members[i]
-    blocks.size[0] = blocks.full_size[0]
+def most_turns(blocks: Blocks) -> int:
+    """The most turns that an arm may have in a block."""
+    return blocks.order.size // blocks.members.size
+
+
+@kernel(borrows=True)
+def draw_turns(blocks: Blocks, left: int, rng: Any) -> int:
+    """Draw the turns that each arm has in the next block, at most `left`, if there may be several.
+
+    The draw depends on no data.
+    """
+    most = min(most_turns(blocks), max(left, 1))
+    return 1 + int(rng.random() * most) if most > 1 else 1
+
+
+@kernel(borrows=True)
+def start_block(blocks: Blocks, turns: int = 1) -> None:
+    """Start a block in which each member has so many turns."""
+    members = blocks.full_size[0]
+    for i in range(turns * members):
+        blocks.order[i] = blocks.members[i % members]
+    blocks.size[0] = turns * members
     blocks.place[0] = 0
+
+
+@kernel(borrows=True)
+def turns_of_block(blocks: Blocks) -> int:
+    """Turns that each arm has in the current block; with several no arm may be dropped from it."""
+    return blocks.size[0] // blocks.full_size[0] if most_turns(blocks) > 1 else 1
 
 
 @kernel(borrows=True)
@@ -73,14 +100,14 @@ def end_block(blocks: Blocks) -> None:
 
 
 @kernel(borrows=True)
-def arms_due(blocks: Blocks) -> int:
-    """Number of arms whose turn is still to come; each is equally likely to be next."""
+def turns_due(blocks: Blocks) -> int:
+    """Number of turns that are still to come; each is equally likely to be next."""
     return int(blocks.size[0] - blocks.place[0])
 
 
 @kernel(borrows=True)
 def next_turn(blocks: Blocks, rng: Any) -> int:
-    """Draw one of the arms that had no turn."""
+    """Draw one of the turns that are due; its arm."""
     place = blocks.place[0]
     other = place + int(rng.random() * (blocks.size[0] - place))
     arm = blocks.order[other]
@@ -91,12 +118,19 @@ def next_turn(blocks: Blocks, rng: Any) -> int:
 
 
 @kernel(borrows=True)
+def turns_left(blocks: Blocks, arm: int) -> int:
+    """Number of turns of the arm that are still to come."""
+    count = 0
+    for place in range(blocks.place[0], blocks.size[0]):
+        if blocks.order[place] == arm:
+            count += 1
+    return count
+
+
+@kernel(borrows=True)
 def is_still_due(blocks: Blocks, arm: int) -> bool:
-    """Whether the arm's turn is still to come."""
-    place = blocks.size[0] - 1
-    while place >= blocks.place[0] and blocks.order[place] != arm:
-        place -= 1
-    return bool(place >= blocks.place[0])
+    """Whether a turn of the arm is still to come."""
+    return turns_left(blocks, arm) > 0
 
 
 @kernel(borrows=True)

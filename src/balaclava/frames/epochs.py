@@ -1,9 +1,10 @@
 """Epochs in which every active arm is pulled equally often: the frame of elimination policies.
 
-The active arms take turns in permuted blocks, `length` blocks an epoch. A fully asked epoch settles
-when each of its decisions has its reward or was given up. Meanwhile decisions continue in the next
-epoch, so nothing waits. While all rows (two by default) hold open epochs, the newest one continues.
-If first epochs are very short, more rows let them settle early.
+The active arms take turns in permuted blocks; each has `length` turns an epoch, one in a block or
+several (`most_turns`). A fully asked epoch settles when each of its decisions has its reward or was
+given up. Meanwhile decisions continue in the next epoch, so nothing waits. While all rows (two by
+default) hold open epochs, the newest one continues. If first epochs are very short, more rows let
+them settle early.
 
 The decisions of a block count as awaited from its start, so a decision within a block only takes a
 turn.
@@ -50,18 +51,18 @@ class Epochs(NamedTuple):
     draws: np.ndarray  # [arm]: draws of noise in it
     settled: np.ndarray  # [arm]: settled epochs with rewards
     left: np.ndarray  # [row]: decisions of active arms that have no reward and were not given up
-    blocks_learned: np.ndarray  # [row]: blocks that the policy learns from
+    blocks_learned: np.ndarray  # [row]: turns of each arm that the policy learns from
     only: np.ndarray  # [row]: the one arm of the epoch; -1 for all
     # One element each
     number: np.ndarray  # of the newest epoch; 0 before the first
     oldest: np.ndarray  # number of the oldest epoch that is not settled
-    length: np.ndarray  # blocks that the newest has at least
-    blocks_done: np.ndarray  # blocks of the newest so far
+    length: np.ndarray  # turns that each arm has at least in the newest
+    blocks_done: np.ndarray  # turns that each arm had in the newest so far, in full blocks
     fully_asked: np.ndarray  # whether the newest is
     phase: np.ndarray  # of the decisions of the current block: the newest epoch, or UNLEARNED
     last_arm: np.ndarray  # the only arm left, played without end; -1 before
     chance: np.ndarray  # the propensity of the last decision, times `equally_likely`
-    equally_likely: np.ndarray  # arms of its block with the same chance
+    equally_likely: np.ndarray  # turns of its block with the same chance
     blocks: blocks.Blocks
 
     @property
@@ -76,7 +77,7 @@ class Epochs(NamedTuple):
             rewards=self.rewards, settled=self.settled,
         )  # fmt: skip
         yield from range_faults(0, decisions + 1, oldest=self.oldest)
-        yield from range_faults(0, decisions + arms, left=self.left)
+        yield from range_faults(0, decisions + self.blocks.order.size, left=self.left)
         yield from range_faults(
             0, MOST_PLANNED, blocks_learned=self.blocks_learned, length=self.length
         )
@@ -88,10 +89,11 @@ class Epochs(NamedTuple):
 
 
 @kernel
-def begin_epochs(arms: int, rows: int = 2) -> Epochs:
+def begin_epochs(arms: int, rows: int = 2, most_turns: int = 1) -> Epochs:
     """All arms active, no epoch; a single arm is the last arm from the start.
 
-    `rows`, a power of two, is the number of open epochs.
+    `rows`, a power of two, is the number of open epochs. With `most_turns` above 1 no arm may be
+    dropped.
     """
     alone = 0 if arms == 1 else -1
     return Epochs(
@@ -119,7 +121,7 @@ def begin_epochs(arms: int, rows: int = 2) -> Epochs:
         last_arm=np.full(1, alone),
         chance=np.ones(1),
         equally_likely=np.ones(1, np.int64),
-        blocks=blocks.begin_blocks(arms),
+        blocks=blocks.begin_blocks(arms, most_turns),
     )
 
 
@@ -180,7 +182,7 @@ def next_decision(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
     even = params.holdout + (1.0 - params.holdout) * params.explore
     if blocks.block_is_over(state.blocks):
         if state.last_arm[0] < 0:
-            begin_block(state)
+            begin_block(state, rng)
         elif even == 0.0:
             return state.last_arm[0], UNLEARNED
     draw = rng.random() if even > 0.0 else 1.0
@@ -190,10 +192,15 @@ def next_decision(params: Any, state: Epochs, rng: Any) -> tuple[int, int]:
         state.equally_likely[0] = 1
         state.chance[0] = even / state.active.size + (1.0 - even)
         return state.last_arm[0], UNLEARNED
-    state.equally_likely[0] = blocks.arms_due(state.blocks)
+    turns = blocks.turns_due(state.blocks)
+    state.equally_likely[0] = turns
     if even > 0.0:
-        state.chance[0] = even * state.equally_likely[0] / state.active.size + (1.0 - even)
+        state.chance[0] = even * turns / state.active.size + (1.0 - even)
     arm = blocks.next_turn(state.blocks, rng)
+    if blocks.most_turns(state.blocks) > 1:
+        own = (1.0 + blocks.turns_left(state.blocks, arm)) / turns
+        state.chance[0] = even / state.active.size + (1.0 - even) * own
+        state.equally_likely[0] = 1
     if blocks.block_is_over(state.blocks):
         end_of_block(state)
     return arm, state.phase[0]
@@ -216,13 +223,14 @@ def draw_evenly(state: Epochs, held: bool, even: float, rng: Any) -> tuple[int, 
 
 
 @kernel(borrows=True)
-def begin_block(state: Epochs) -> None:
+def begin_block(state: Epochs, rng: Any) -> None:
     """Start a block of the newest epoch, and await its decisions."""
     row = epoch_row(state, state.number[0])
-    blocks.start_block(state.blocks)
-    if 2.0 * state.blocks_learned[row] < capacity(state.length[0]):
-        state.blocks_learned[row] += 1
-        state.left[row] += blocks.arms_due(state.blocks)
+    turns = blocks.draw_turns(state.blocks, state.length[0] - state.blocks_done[0], rng)
+    blocks.start_block(state.blocks, turns)
+    if 2.0 * (state.blocks_learned[row] + turns) <= capacity(state.length[0]):
+        state.blocks_learned[row] += turns
+        state.left[row] += blocks.turns_due(state.blocks)
         state.phase[0] = state.number[0]
     else:
         state.phase[0] = UNLEARNED
@@ -233,13 +241,13 @@ def rule_chance(state: Epochs, arm: int) -> float:
     """The chance of the arm by the rule alone, without even draws."""
     if state.last_arm[0] >= 0:
         return 1.0 if arm == state.last_arm[0] else 0.0
-    return 1.0 / blocks.arms_due(state.blocks) if blocks.is_still_due(state.blocks, arm) else 0.0
+    return blocks.turns_left(state.blocks, arm) / max(blocks.turns_due(state.blocks), 1)
 
 
 @kernel(borrows=True)
 def end_of_block(state: Epochs) -> None:
     """Count a block; the epoch is fully asked if it is long enough and the next has a row."""
-    state.blocks_done[0] += 1
+    state.blocks_done[0] += blocks.turns_of_block(state.blocks)
     room = state.number[0] - state.oldest[0] < state.left.size - 1
     state.fully_asked[0] = room and state.blocks_done[0] >= state.length[0]
 
@@ -370,7 +378,7 @@ def closing_turns(state: Epochs, rng: Any) -> Iterator[tuple[int, int]]:
     if state.fully_asked[0] or state.last_arm[0] >= 0:
         return
     if blocks.block_is_over(state.blocks):
-        begin_block(state)
+        begin_block(state, rng)
     state.length[0] = 0
     while not blocks.block_is_over(state.blocks):
         arm = blocks.next_turn(state.blocks, rng)

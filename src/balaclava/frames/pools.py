@@ -280,7 +280,7 @@ def next_arm(params: Any, state: Pools, rng: Any) -> int:
         arm = int(rng.random() * arms)
         own = 1.0 / arms
     else:
-        own = 1.0 / blocks.arms_due(state.blocks)
+        own = 1.0 / blocks.turns_due(state.blocks)
         arm = blocks.next_turn(state.blocks, rng)
     state.chance[0] = even / arms + (1.0 - even) * own
     return arm
@@ -303,7 +303,7 @@ def rule_chance(state: Pools, arm: int) -> float:
         return 1.0 if arm == state.current[0] else 0.0
     if blocks.block_is_over(state.blocks):
         return 1.0 / state.means.size
-    return 1.0 / blocks.arms_due(state.blocks) if blocks.is_still_due(state.blocks, arm) else 0.0
+    return 1.0 / blocks.turns_due(state.blocks) if blocks.is_still_due(state.blocks, arm) else 0.0
 
 
 @kernel(borrows=True)

@@ -44,6 +44,28 @@ def test_shares_are_even_in_permuted_blocks_whatever_the_rewards(looks):
     assert len({tuple(block) for block in blocks.tolist()}) == 6  # in every order
 
 
+@pytest.mark.parametrize(("horizon", "looks"), [(240, 1), (250, 3)])
+def test_blocks_of_random_length_change_no_size_and_depend_on_no_reward(horizon, looks):
+    """So the test is given the same numbers of rewards, whatever the blocks."""
+    made, lengths = {}, set()
+    for means in ([0.0, 0.0, 1.0], [1.0, 0.0, 0.0]):
+        agent = even(horizon=horizon, looks=looks, longest_block=3).agent(seed=1)
+        plain = even(horizon=horizon, looks=looks).agent(seed=1)
+        arms = []
+        for _ in range(horizon // 3 * 3 - 1):
+            arms += play(agent, 1, means=means)
+            play(plain, 1, means=means)
+            state = state_of(agent).epochs
+            lengths.add(int(state.blocks.size[0]))
+            # A look ends with the same participant, and has as many rewards of each arm.
+            for field in ("rewards", "draws", "number", "oldest"):
+                ours, theirs = getattr(state, field), getattr(state_of(plain).epochs, field)
+                assert (ours == theirs).all()
+        made[tuple(means)] = arms
+    assert lengths == {3, 6, 9}
+    assert len({tuple(each) for each in made.values()}) == 1
+
+
 def test_the_answer_is_that_of_the_exact_test_and_then_the_best_is_played():
     agent = even().agent(seed=1)
     play(agent, 239)

@@ -202,6 +202,19 @@ def test_an_erased_reward_counts_as_missing(shop: Shop, after_window: bool) -> N
     assert "ann" not in json.dumps(shop.service.audit_trail(0, 100))
 
 
+def test_a_sticky_answer_does_not_name_a_first_decision_that_retention_deleted(shop: Shop) -> None:
+    shop.create(parameters={"epsilon": 0.1})
+    (made,) = shop.decide("ann", sticky=True)
+    shop.wait(DAY - 1.0)
+    assert shop.decide("ann", sticky=True)[0]["first_decision_id"] == made["decision_id"]
+    shop.wait(70.0)  # the clock ends the open batch
+    shop.wait(130.0)
+    assert shop.reward(made["decision_id"]).status == 404
+    (later,) = shop.decide("ann", sticky=True)
+    assert later["arm"] == made["arm"]
+    assert "first_decision_id" not in later
+
+
 def test_erasing_is_exact(shop: Shop) -> None:
     shop.create(parameters={"epsilon": 0.1})
     values = [0.1, 0.2, 0.3, 0.7, 1.0]

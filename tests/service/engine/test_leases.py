@@ -176,6 +176,7 @@ def test_a_sticky_person_keeps_the_arm_in_all_processes(shops: Shops) -> None:
         made = [shops.decide(at % 2, person, sticky=True)[0] for at in range(6)]
         assert len({each["arm"] for each in made}) == 1
         assert [each["learns"] for each in made] == [True] + 5 * [False]
+        assert {each["first_decision_id"] for each in made} == {made[0]["decision_id"]}
 
 
 def test_a_repeated_request_gets_the_same_decisions_everywhere(shops: Shops) -> None:

@@ -43,6 +43,59 @@ def test_the_first_of_several_is_repeated_and_learns(open_service: Callable[...,
     assert reward(client, made[0], 1.0).json() == {"recorded": True}
 
 
+def test_the_answer_names_the_decision_whose_reward_counts(
+    open_service: Callable[..., Service], database: str
+) -> None:
+    service = open_service(database)
+    client = client_of(service)
+    create(client, **WINDOWS | {"default_reward": None}, settle="arrival")
+    (first,) = decide(client, person="ann", sticky=True)
+    assert first["first_decision_id"] == first["decision_id"]
+    asked: dict[str, Any] = {"person": "ann", "sticky": True, "count": 2, "request_id": "again"}
+    again = decide(client, **asked)
+    assert {each["first_decision_id"] for each in again} == {first["decision_id"]}
+    assert decide(client, **asked) == again
+    assert "first_decision_id" not in decide(client, person="ann")[0]
+    assert decide(client, person="eve", sticky=True)[0]["first_decision_id"] != first["decision_id"]
+    for each in again:
+        reward(client, each, 1.0)
+    assert service.committed("shop").counters.rewarded == 0
+    sent_to = {"decision_id": again[0]["first_decision_id"]}
+    assert reward(client, sent_to, 1.0).json() == {"recorded": True}
+    assert service.committed("shop").counters.rewarded == 1
+    # Another arm than that of the first decision: its reward would count for the wrong one.
+    others = [label for label in WINDOWS["arms"] if label != first["label"]]
+    (other,) = decide(client, person="ann", sticky=True, available=others)
+    assert "first_decision_id" not in other
+    # After the end too: the first decision's window is open.
+    client.post("/v1/experiments/shop/finish", json={"arm": first["label"]})
+    (last,) = decide(client, person="ann", sticky=True)
+    assert last["first_decision_id"] == first["decision_id"]
+
+
+def test_a_repeated_answer_has_the_level_for_the_first_report(
+    open_service: Callable[..., Service],
+) -> None:
+    service = open_service()
+    client = client_of(service)
+    parameters = {"epsilon": 1.0, "horizon": 100, "moment_order": 2.0, "moment_bound": 1.0}
+    changes = {"policy": "ldpr-se", "parameters": parameters, "default_reward": None}
+    create(client, **changes, settle="arrival")
+    first, again = (decide(client, person="ann", sticky=True)[0] for _ in range(2))
+    assert again["level"] == first["level"]
+    assert again["learns"] is False
+
+
+def test_an_erased_person_starts_anew(open_service: Callable[..., Service]) -> None:
+    client = client_of(open_service())
+    create(client, **WINDOWS)
+    (first,) = decide(client, person="ann", sticky=True)
+    client.request("DELETE", "/v1/persons", json={"person": "ann"})
+    (new,) = decide(client, person="ann", sticky=True)
+    assert new["first_decision_id"] == new["decision_id"] != first["decision_id"]
+    assert new["learns"] is False  # the limit of rewards per person stays
+
+
 def test_a_sticky_arm_needs_a_person(open_service: Callable[..., Service]) -> None:
     client = client_of(open_service())
     create(client)

@@ -17,6 +17,9 @@ from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.theory import fixed_sample
 
 Looks = Annotated[int, Range(1, fixed_sample.MOST_LOOKS, "number of looks at the data")]
+LongestBlock = Annotated[
+    int, Range(1, 8, "turns of each arm in the longest block; lengths are drawn at random")
+]
 OPEN_EPOCHS = 8  # a power of two: every look and what follows may be open at once
 LOW_BITS = 2**32 - 1
 USUAL_FAILURE = 0.05  # of an answer; a horizon that allows none is refused
@@ -33,7 +36,8 @@ class Params(NamedTuple):
     reward_range: tuple[float, float]
     epsilon: float
     looks: int
-    blocks: int  # of all looks together
+    blocks: int  # turns of each arm in all looks together
+    longest_block: int
     explore: float
     holdout: float
 
@@ -48,7 +52,8 @@ class State(NamedTuple):
 
 @kernel
 def begin(params: Params) -> State:
-    return State(epochs.begin_epochs(params.arms, OPEN_EPOCHS), np.zeros(2, np.int64))
+    looks = epochs.begin_epochs(params.arms, OPEN_EPOCHS, params.longest_block)
+    return State(looks, np.zeros(2, np.int64))
 
 
 @kernel(borrows=True)
@@ -69,7 +74,7 @@ def rounded_to_bit(params: Params, state: State, t: int, row: int, reward: float
 
 @kernel(borrows=True)
 def look_length(params: Params, look: int) -> int:
-    """Blocks of a look; after the last, blocks without end."""
+    """Turns of each arm in a look; after the last, turns without end."""
     if look > params.looks:
         return MOST_PLANNED
     return int(params.blocks * look // params.looks - params.blocks * (look - 1) // params.looks)
@@ -225,6 +230,10 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
 
     Parameters:
         horizon: number of participants.
+        longest_block: a permuted block has each arm 1 to so many times; each draws its own.
+            With 1 the last arm of each block is known to observers of the others: for a trial in
+            which staff see allocations use 3. Sizes and tests are the same. Keep propensities
+            from staff too: they reveal the block's length.
         looks: tests in the course of the trial, 1 to 5. More looks may end it earlier, but each
             adds a draw of noise.
 
@@ -252,7 +261,8 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
     epsilon: Epsilon
     horizon: Horizon
     looks: Looks = 1
-    examples = ({"horizon": 600}, {"horizon": 240, "looks": 3})
+    longest_block: LongestBlock = 1
+    examples = ({"horizon": 600, "longest_block": 3}, {"horizon": 240, "looks": 3})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -104,6 +104,8 @@ class MakeDecisions(WriteJob):
             wanted.requests.add((self.name, self._request))
         if self._person:
             wanted.persons.add((self.name, self._person))
+            if self.sticky:
+                wanted.sticky.add((self.name, self._person))
 
     def apply(self, work: UnitOfWork) -> str:
         """Make `count` decisions; returns their JSON. A repeated request_id gets the same JSON."""
@@ -113,7 +115,7 @@ class MakeDecisions(WriteJob):
             body, rows = known
             if body != self._body:
                 raise Problem(409, "this request_id belongs to another request; use a new one")
-            return self._answer(experiment, rows)
+            return self._answer(work, experiment, rows)
         if experiment.state == PAUSED:
             raise Problem(409, "the experiment is paused; resume it first")
         definition = experiment.definition
@@ -143,12 +145,17 @@ class MakeDecisions(WriteJob):
             for position, row in enumerate(rows):
                 row["request"], row["position"] = request["id"], position
             work.add_request(experiment, request, rows)
-        return self._answer(experiment, rows)
+        return self._answer(work, experiment, rows)
 
-    def _answer(self, experiment: ServedExperiment, rows: Sequence[dict[str, Any]]) -> str:
-        definition = experiment.definition
+    def _answer(
+        self, work: UnitOfWork, experiment: ServedExperiment, rows: Sequence[dict[str, Any]]
+    ) -> str:
+        definition, first = experiment.definition, None
+        if self.sticky:
+            person = work.persons.get((experiment.id, self._person), StoredPerson())
+            first = work.first_decisions.get(person.decision or "")
         key = split_secret(self.vault, definition, TICKETS) if definition.is_split else None
-        return decisions_json(experiment, rows, key)
+        return decisions_json(experiment, rows, key, first)
 
     def _decide(self, work: UnitOfWork, experiment: ServedExperiment) -> list[dict[str, Any]]:
         context = None
@@ -209,6 +216,7 @@ class MakeDecisions(WriteJob):
             rows = experiment.decide_for(known.arm, count, learning, offer)
             if known.arm is None or known.arm in experiment.retired:
                 person = person._replace(arm=rows[0]["arm"], decision=rows[0]["id"])
+                work.first_decisions[rows[0]["id"]] = rows[0]
         if offer.batches is not None:
             learning = sum(row["learns"] for row in rows)
         person = person._replace(decisions=known.decisions + learning)
@@ -227,19 +235,30 @@ class MakeDecisions(WriteJob):
 
 
 def decisions_json(
-    experiment: ServedExperiment, rows: Sequence[dict[str, Any]], ticket_key: str | None = None
+    experiment: ServedExperiment,
+    rows: Sequence[dict[str, Any]],
+    ticket_key: str | None = None,
+    first: dict[str, Any] | None = None,
 ) -> str:
-    """The JSON of `DecisionsOut`, formatted by hand for speed."""
+    """The JSON of `DecisionsOut`, formatted by hand for speed.
+
+    Decisions that repeat the person's `first` sticky one also say what its reward needs.
+    """
     answers = []
     for row in rows:
-        arm, chance, level = row["arm"], row.get("propensity"), row.get("level")
+        arm, chance = row["arm"], row.get("propensity")
+        repeats = first is not None and first["arm"] == arm
+        learning = first if first is not None and repeats else row
+        level = learning.get("level")
         answer = f'"decision_id":"{row["id"]}","arm":{arm},"label":{experiment.labels[arm]}'
         answer += f',"propensity":{"null" if chance is None else repr(float(chance))}'
         answer += f',"learns":{"true" if row["learns"] else "false"}'
         if level is not None:
             answer += f',"level":{float(level)!r}'
-        if ticket_key is not None and row["learns"]:
-            answer += f',"ticket":"{ticket(ticket_key, row["id"])}"'
+        if ticket_key is not None and learning["learns"]:
+            answer += f',"ticket":"{ticket(ticket_key, learning["id"])}"'
+        if repeats:
+            answer += f',"first_decision_id":"{learning["id"]}"'
         answers.append(f"{{{answer}}}")
     return f'{{"decisions":[{",".join(answers)}]}}'
 

@@ -51,6 +51,7 @@ class Prefetch:
     decisions: set[str] = field(default_factory=set)
     requests: set[tuple[str, str]] = field(default_factory=set)  # experiment's name, digest
     persons: set[tuple[str, str]] = field(default_factory=set)
+    sticky: set[tuple[str, str]] = field(default_factory=set)  # of these, with their first decision
     creates: bool = False  # an experiment, under the advisory lock
     due: bool = False  # all experiments with ended windows
     cleanup: bool = False  # some experiments with something to delete
@@ -100,6 +101,7 @@ class UnitOfWork:
         self.decisions: dict[str, dict[str, Any]] = {}
         self.requests: dict[tuple[int, str], tuple[str, list[dict[str, Any]]]] = {}
         self.persons: dict[tuple[int, str], StoredPerson] = {}
+        self.first_decisions: dict[str, dict[str, Any]] = {}  # sticky ones that are still stored
         self._unreadable: set[str] = set()  # names of experiments with a damaged state
         self._touched: set[int] = set()
         self._created: set[int] = set()
@@ -144,6 +146,7 @@ class UnitOfWork:
             self._register(experiment)
             self._loaded[experiment.definition.uid] = version
         self._load_persons(prefetch.persons)
+        self._load_first_decisions(prefetch.sticky)
         if not self._storage.one_process:
             # Again: another process may have held the lock.
             self._load_decisions(prefetch.decisions, _LOCKED)
@@ -448,6 +451,18 @@ class UnitOfWork:
                 query += _LOCKED_PERSONS
             for digest, *row in sql.fetch(self.connection, query, sorted(digests), experiment):
                 self.persons[experiment, digest] = StoredPerson(*row)
+
+    def _load_first_decisions(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Read, without a lock, what an answer says of persons' first sticky decisions."""
+        persons = (
+            self.persons.get((experiment, digest))
+            for experiment, digests in self._by_experiment(keys)
+            for digest in digests
+        )
+        ids = {each.decision for each in persons if each is not None and each.decision is not None}
+        for row in sql.DECISIONS.read(self.connection, "WHERE id IN (*)", sorted(ids)):
+            kept = {name: row[name] for name in ("id", "arm", "learns", "level")}
+            self.first_decisions[row["id"]] = kept
 
     def _by_experiment(self, keys: Iterable[tuple[str, str]]) -> Iterable[tuple[int, list[str]]]:
         """Group digests by the experiment's id."""

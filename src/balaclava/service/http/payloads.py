@@ -217,8 +217,13 @@ class DecisionOut(Payload):
     label: str
     propensity: float | None
     learns: bool
-    level: float | None = None
+    level: float | None = Field(None, description="of a local policy: the device's report needs it")
     ticket: str | None = Field(None, description="for the aggregators, of an experiment with two")
+    first_decision_id: str | None = Field(
+        None,
+        description="of a sticky answer: the person's first decision for this arm, while it is "
+        "stored. Send the reward to it; level and ticket are its own",
+    )
 
 
 class DecisionsOut(Payload):
