@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import math
@@ -448,6 +449,41 @@ def test_an_unreachable_service(service: tuple[str, str]) -> None:
 def silent_service() -> socket.socket:
     """Connections are accepted, and never answered."""
     return socket.create_server(("127.0.0.1", 0), backlog=64)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n"
+
+
+@pytest.mark.parametrize("head", [HEAD[:0], HEAD])
+def test_an_answer_byte_by_byte_does_not_outlive_the_deadline(head: bytes) -> None:
+    """A timeout of httpx is of one read: such an answer blocked for as long as it liked."""
+    dripped = threading.Event()
+
+    def drip(stream: socket.socket) -> None:
+        with stream, contextlib.suppress(OSError):
+            stream.sendall(head)
+            for number in range(60):
+                stream.sendall(b" " if head else HEAD[number : number + 1])
+                time.sleep(0.2)
+            dripped.set()
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=drip, args=listener.accept()[:1], daemon=True).start()
+
+    with silent_service() as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        async def decide() -> ServiceDecision:
+            async with AsyncClient(url, deadline=0.3) as far:
+                return await far.decide("page", default="map")
+
+        with Client(url, deadline=0.3) as client:
+            assert client.decide("page", default="list").label == "list"
+            assert asyncio.run(decide()).label == "map"
+            assert not dripped.is_set()  # after 12 seconds
 
 
 def test_a_decision_has_a_deadline_and_a_default() -> None:

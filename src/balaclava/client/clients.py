@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import cache, wraps
+from concurrent.futures import Future
+from functools import cache, partial, wraps
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 from balaclava._core.extras import require_extra
 from balaclava.client import calls
@@ -23,8 +34,12 @@ from balaclava.client.calls import (
 )
 from balaclava.errors import ParameterError, ServiceUnavailableError
 
+if TYPE_CHECKING:
+    import httpx
+
 log = logging.getLogger("balaclava.client")
 _LEAST_TIMEOUT = 0.05  # seconds of an attempt just before the deadline
+_INCOMPLETE = "the answer was not complete in time"
 Answer = TypeVar("Answer")
 One = TypeVar("One", covariant=True)
 Many = TypeVar("Many", covariant=True)
@@ -803,16 +818,17 @@ class Client(ServiceCalls):
             except StopIteration as end:
                 return end.value
             time.sleep(wait)
+            limit = self._limit(call, began)
+            send = partial(self._attempt, call, limit)
             try:
-                outcome = self._http.request(
-                    call.method,
-                    call.path,
-                    json=call.body,
-                    params=call.query,
-                    timeout=self._limit(call, began),
-                )
+                outcome = send() if call.deadline is None else _within(limit, send)
             except httpx.TransportError as error:
                 outcome = error
+
+    def _attempt(self, call: Call[Any], limit: float) -> httpx.Response:
+        return self._http.request(
+            call.method, call.path, json=call.body, params=call.query, timeout=limit
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -866,15 +882,15 @@ class AsyncClient(ServiceCalls):
                 return end.value
             await anyio.sleep(wait)
             try:
-                outcome = await self._http.request(
-                    call.method,
-                    call.path,
-                    json=call.body,
-                    params=call.query,
-                    timeout=self._limit(call, began),
-                )
+                limit = self._limit(call, began)
+                with anyio.fail_after(None if call.deadline is None else limit):
+                    outcome = await self._http.request(
+                        call.method, call.path, json=call.body, params=call.query, timeout=limit
+                    )
             except httpx.TransportError as error:
                 outcome = error
+            except TimeoutError:
+                outcome = httpx.ReadTimeout(_INCOMPLETE)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -885,6 +901,28 @@ class AsyncClient(ServiceCalls):
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+
+def _within(seconds: float, send: Callable[[], httpx.Response]) -> httpx.Response:
+    """Send in a thread that is left behind after so long.
+
+    A timeout of httpx is of one read: an answer that comes byte by byte never ends.
+    """
+    import httpx
+
+    answer: Future[httpx.Response] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(send())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="balaclava-client", daemon=True).start()
+    try:
+        return answer.result(seconds)
+    except TimeoutError:
+        raise httpx.ReadTimeout(_INCOMPLETE) from None
 
 
 def _http_settings(url: str, key: str | None, timeout: float) -> dict[str, Any]:

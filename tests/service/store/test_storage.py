@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import Connection, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from balaclava.errors import BalaclavaError
@@ -149,6 +149,31 @@ def _open_and_say(database: str, answers: multiprocessing.Queue) -> None:
         answers.put(str(error))
     else:
         answers.put("opened")
+
+
+def test_one_connection_writes_to_a_file_and_has_the_only_large_cache(tmp_path: Path) -> None:
+    """Each pooled connection had a cache of 64 MB, and lost it as soon as another one wrote."""
+    storage = Storage.open(str(tmp_path / "a.db"))
+
+    def cache(connection: Connection) -> int:
+        return int(connection.exec_driver_sql("PRAGMA cache_size").scalar_one())
+
+    writers, readers = [], []
+    for number in range(3):
+        with storage.reading() as reader, storage.reading() as other:
+            with storage.writing() as connection:
+                connection.execute(insert(meta).values(name=f"{number}", value="x"))
+                writers.append((connection.connection.driver_connection, cache(connection)))
+            readers += [cache(reader), cache(other)]
+    assert set(writers) == {(writers[0][0], -65_536)}
+    assert set(readers) == {-2_000}  # SQLite's default: 2 MB
+    with pytest.raises(IntegrityError), storage.writing() as connection:
+        connection.execute(insert(meta).values(name="1", value="y"))
+    with storage.writing() as connection:  # after a failure, another one
+        assert connection.connection.driver_connection is not writers[0][0]
+        assert cache(connection) == -65_536
+    assert values(storage) == ["x"] * 3
+    storage.close()
 
 
 def test_a_file_has_one_process_a_server_any_number(database: str) -> None:

@@ -9,7 +9,7 @@ Trailers, the headers after a body in chunks, are dropped: a proxy in front does
 """
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -18,6 +18,7 @@ HEAD_SECONDS = 10.0
 REQUEST_SECONDS = 90.0  # more than a body (30) and a commit (30) may take
 # Bytes of headers, of trailers or between chunks. The limit of common proxies is 8,192 to 65,536.
 LARGEST_HEAD = 65_536
+BODY_IS_WHOLE = "balaclava.body_is_whole"  # in the scope of a request: a timeout costs time
 MOST_IDLE = 400  # connections without a request
 MOST_CONCURRENT = 900  # requests; a process may often open only 1,024 files and sockets
 
@@ -109,6 +110,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_complete = self._advanced = True
+        cast(dict[str, Any], self.scope)[BODY_IS_WHOLE] = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from balaclava.service.http.connections import BODY_IS_WHOLE
 from balaclava.service.http.metrics import Metrics
 from balaclava.service.http.tracing import RequestTracer
 from balaclava.service.problems import Problem, problem_response
@@ -67,12 +68,15 @@ class RequestMiddleware:
 
         async def limited() -> Message:
             nonlocal sent, whole, refusal
-            try:
-                async with asyncio.timeout_at(None if whole else deadline):
-                    message = await receive()
-            except TimeoutError:
-                refusal = _TOO_SLOW
-                raise _RefusedError from None
+            if whole or scope.get(BODY_IS_WHOLE):
+                message = await receive()
+            else:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        message = await receive()
+                except TimeoutError:
+                    refusal = _TOO_SLOW
+                    raise _RefusedError from None
             sent += len(message.get("body", b""))
             whole = whole or not message.get("more_body", False)
             if sent > self._largest:

@@ -193,6 +193,19 @@ def _in_chunks(
             yield connection.exec_driver_sql(text.replace("?", "%s"), (*first, *some))
 
 
+def begin_sqlite(connection: Connection, statement: str) -> None:
+    """Begin a transaction. SQLAlchemy takes longer than SQLite for that, too."""
+    try:
+        _sqlite(connection).execute(statement)
+    except sqlite3.Error as error:
+        raise DBAPIError(statement, None, error) from None
+
+
+def execute_pragma(connection: Connection, setting: str) -> None:
+    """Change a setting of an SQLite connection, outside a transaction."""
+    _sqlite(connection).execute(f"PRAGMA {setting}").close()
+
+
 def _sqlite(connection: Connection) -> sqlite3.Connection:
     """SQLite's own connection. PostgreSQL stays with SQLAlchemy, which replaces broken ones."""
     plain: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]

@@ -22,9 +22,10 @@ import contextlib
 import os
 import secrets
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from alembic import command
@@ -37,7 +38,14 @@ from sqlalchemy.pool import QueuePool
 from balaclava.service.credentials import Vault
 from balaclava.service.problems import Problem, StartError
 from balaclava.service.store.schema import meta
-from balaclava.service.store.sql import UPSERT_META, VERSIONS, execute_many, fetch
+from balaclava.service.store.sql import (
+    UPSERT_META,
+    VERSIONS,
+    begin_sqlite,
+    execute_many,
+    execute_pragma,
+    fetch,
+)
 from balaclava.service.store.write_ahead_log import LONGEST_LOG, WalCheckpointer
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -47,6 +55,7 @@ _LOCK_SECONDS = 30  # timeout of a lock, as long as a request may wait for its a
 _COMMITS = "commits"  # name in `meta`, and in the ledger: never change it
 _RECORDED_COUNT = "recorded "  # in `meta`, before the name of a counter
 _ADVISORY_LOCK = 0xBA1AC1A  # number of the advisory lock in PostgreSQL: never change it
+_CACHE_KIB = 65_536  # of the connection that writes to SQLite; a million open decisions are 150 MB
 DATABASE_ERRORS = (DBAPIError, TimeoutError, sqlite3.Error)  # a failure, or a refused statement
 
 
@@ -56,7 +65,9 @@ class Storage:
     def __init__(self, engine: sa.Engine, lock: int | None = None) -> None:
         self.engine = engine
         self._lock = lock  # file descriptor of the lock file; None on PostgreSQL
-        # SQLite only:
+        # SQLite only. One connection writes, and has a large cache of pages: SQLite drops a cache
+        # once another connection has written.
+        self._writing, self._writer = threading.Lock(), cast(sa.Connection | None, None)
         self._path = str(engine.url.database)
         self._checkpointer: WalCheckpointer | None = None
         self._files: list[tuple[int, int] | None] = []
@@ -85,8 +96,25 @@ class Storage:
     @contextlib.contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A writing transaction, on the disk when the block ends."""
-        with self.engine.begin() as connection:
-            yield connection
+        if not self.one_process:
+            with self.engine.begin() as connection:
+                yield connection
+            return
+        with self._writing:
+            connection, self._writer = self._writer or self._new_writer(), None
+            try:
+                with connection.begin():
+                    yield connection
+            except BaseException:
+                connection.invalidate()
+                connection.close()
+                raise
+            self._writer = connection
+
+    def _new_writer(self) -> sa.Connection:
+        connection = self.engine.connect()
+        execute_pragma(connection, f"cache_size=-{_CACHE_KIB}")
+        return connection
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -185,6 +213,9 @@ class Storage:
         if self._checkpointer is not None:
             self._checkpointer.stop()
             self._checkpointer = None
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
         self.engine.dispose()
         if self._lock is not None:
             os.close(self._lock)
@@ -283,6 +314,7 @@ def _sqlite_engine(url: sa.URL, pages: int) -> sa.Engine:
         poolclass=QueuePool,
         pool_size=8,
         max_overflow=8,
+        pool_use_lifo=True,
         hide_parameters=True,
         connect_args={"timeout": _LOCK_SECONDS, "check_same_thread": False},
     )
@@ -293,7 +325,7 @@ def _sqlite_engine(url: sa.URL, pages: int) -> sa.Engine:
         for setting in (
             "auto_vacuum=INCREMENTAL",  # of new files: they give free pages back, see `cleanup`
             "secure_delete=ON",  # rewards and shares that were deleted are overwritten
-            *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"),
+            *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"),
             f"wal_autocheckpoint={pages}",
         ):
             connection.execute(f"PRAGMA {setting}").close()
@@ -301,7 +333,7 @@ def _sqlite_engine(url: sa.URL, pages: int) -> sa.Engine:
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         reads = connection.get_execution_options().get("balaclava_reads")
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+        begin_sqlite(connection, "BEGIN" if reads else "BEGIN IMMEDIATE")
 
     return engine
 
