@@ -112,6 +112,15 @@ export interface StopAdvice {
   sentence: string;
 }
 
+/** The leader's released mean minus that of another arm, with its interval. */
+export interface Difference {
+  arm: number;
+  label: string;
+  difference: number;
+  low: number | null;
+  high: number | null;
+}
+
 /** Released means, and the winner if there is one. */
 export interface Results {
   name: string;
@@ -121,8 +130,7 @@ export interface Results {
   arms: Arm[];
   winner: string | null;
   leader: string | null;
-  /** The leader's mean minus that of each other arm. */
-  differences: { arm: number; label: string; low: number | null; high: number | null }[] | null;
+  differences: Difference[] | null;
   remaining: number | null;
   may_stop: StopAdvice | null;
   note: string | null;
@@ -138,6 +146,8 @@ export interface Plan {
   confidence: number;
   learning_decisions: number;
   winner: string | null;
+  leader: string | null;
+  differences: Difference[] | null;
   needed: number | null;
   soonest: number | null;
   may_stop: StopAdvice | null;

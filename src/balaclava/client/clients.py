@@ -386,9 +386,10 @@ class ServiceCalls:
             and winner assume of arrivals, None if nothing. `may_stop` has a sentence and a reason:
             "winner", "equivalent" (no arm is better than the named one by the smallest
             difference; it may be better than the others), "futile" or None.
-            `differences` has intervals of the leader's mean minus each other's. `values` has the
-            values of policies, None unless the experiment estimates them. Where batches settle by
-            arrival, `windows` counts arrived rewards: it is None unless the key has the role admin.
+            `differences` has the leader's released mean minus each other's, with intervals.
+            `values` has the values of policies, None unless the experiment estimates them. Where
+            batches settle by arrival, `windows` counts arrived rewards: it is None unless the key
+            has the role admin.
         """
         stopping = calls.stopping_query(confidence, smallest_difference, participants)
         return self._send(calls.get("experiments", experiment, "results", **stopping))
@@ -412,7 +413,7 @@ class ServiceCalls:
 
         Returns:
             The JSON document: `needed` and `soonest` count decisions that learn, from the first;
-            `may_stop` is as in `results`.
+            `leader`, `differences` and `may_stop` are as in `results`.
         """
         stopping = calls.stopping_query(confidence, smallest_difference, participants)
         return self._send(calls.get("experiments", experiment, "plan", **stopping))

@@ -149,8 +149,7 @@ def results_document(
         entry.update(
             rewards=each.rewards, mean=finite(each.mean), low=finite(low), high=finite(high)
         )
-    if all(each.rewards or each.retired for each in estimates):
-        answer |= _lead(estimates, experiment.leader())
+    answer |= _lead(experiment, estimates)
     if estimates.winner is not None:
         answer["winner"] = labels[estimates.winner]
     else:
@@ -165,11 +164,20 @@ def results_document(
     return answer
 
 
-def _lead(estimates: Estimates, leader: int) -> dict[str, Any]:
-    """The leader, and intervals for its mean minus that of each other live arm."""
+def _lead(experiment: ServedExperiment, estimates: Estimates) -> dict[str, Any]:
+    """The leader, and its released mean minus that of each other live arm, with intervals."""
+    if not all(each.rewards or each.retired for each in estimates):
+        return {"leader": None, "differences": None}
+    leader = experiment.leader()
     others = [each for each in estimates if each.arm != leader and not each.retired]
     differences = [
-        {"arm": each.arm, "label": each.label, "low": finite(low), "high": finite(high)}
+        {
+            "arm": each.arm,
+            "label": each.label,
+            "difference": (estimates[leader].mean or 0.0) - (each.mean or 0.0),
+            "low": finite(low),
+            "high": finite(high),
+        }
         for each in others
         for low, high in [estimates.difference(leader, each.arm)]
     ]
@@ -279,17 +287,20 @@ def plan_document(
         "confidence": confidence,
         "learning_decisions": decisions,
         "names_winners": outlook._asdict(),
-        **dict.fromkeys(("winner", "needed", "soonest", "may_stop", "note")),
+        **dict.fromkeys(("winner", "leader", "differences", "needed", "soonest")),
+        **dict.fromkeys(("may_stop", "note")),
     }
     reading = experiment.reading(confidence)
     if not isinstance(reading, EstimateReader):
         return {**answer, "note": str(reading)}
-    advice = _stop_advice(experiment, reading, None, smallest_difference, participants)
+    estimates = reading.estimates()
+    advice = _stop_advice(experiment, reading, estimates, smallest_difference, participants)
     forecasts = {"needed": reading.remaining(), "soonest": reading.soonest()}
     winner = reading.winner()
     return {
         **answer,
         "winner": None if winner is None else experiment.arms[winner],
+        **_lead(experiment, estimates),
         **{name: more and decisions + more for name, more in forecasts.items()},
         "may_stop": advice._asdict(),
     }
@@ -306,11 +317,9 @@ def _sentence(experiment: ServedExperiment, estimates: Estimates, answer: dict[s
         served += " What is not released yet is released when the last reward window is over."
     if answer["winner"] is not None:
         best = estimates[estimates.winner or 0]
-        others = [
-            each.interval[1] for each in estimates if each.arm != best.arm and not each.retired
-        ]
-        margin = best.interval[0] - max(others, default=best.interval[0])
-        by = f" by at least {rounded_down(margin, '.3g')}" if others and margin > 0.0 else ""
+        others = [each.arm for each in estimates if each.arm != best.arm and not each.retired]
+        margin = min((estimates.difference(best.arm, arm)[0] for arm in others), default=0.0)
+        by = f" by at least {rounded_down(margin, '.3g')}" if margin > 0.0 else ""
         condition = f", if {estimates.condition}" if estimates.condition else ""
         return (
             f"'{best.label}' is the best{estimates.among}{by}, {sure}{condition}; {made}.{served}"

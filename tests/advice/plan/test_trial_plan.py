@@ -59,7 +59,11 @@ def test_the_private_test_of_fixed_size_costs_little():
     assert loose.high < PLAN.of("dp-top-two").high
     assert loose.median == loose.high
     assert bl.plan(3, 1.0, base_rate=0.3, smallest_difference=0.3, policy="dp-even")[0] == (
-        loose._replace(named=pytest.approx(0.9, abs=0.02), worse=pytest.approx(loose.high * 2 / 3))
+        loose._replace(
+            named=pytest.approx(0.9, abs=0.02),
+            worse=pytest.approx(loose.high * 2 / 3),
+            width=pytest.approx(loose.width * math.sqrt(2_000 / loose.high), rel=0.05),
+        )
     )
 
 
@@ -91,6 +95,42 @@ def test_dp_even_has_the_planned_power():
     assert abs(results.winners()[0].right - 0.9) < 5 * math.sqrt(0.09 / 60)
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize(("epsilon", "size"), [(1.0, 60), (0.2, 150)])
+def test_the_width_is_that_of_the_intervals_of_fresh_trials(epsilon: float, size: int):
+    """Eight agents: an interval's width is within 10 % of the plan's, their mean within 2 %."""
+    width = FixedSizeTest(np.array([0.3, 0.3, 0.6]), epsilon, 0.95, 1).width(size)
+    found = []
+    for seed in range(8):
+        policy = bl.policy("dp-even", arms=3, epsilon=epsilon, horizon=3 * size)
+        agent, rng = policy.agent(seed=seed), np.random.default_rng(seed)
+        for _ in range(3 * size):
+            decision = agent.ask()
+            agent.tell(decision, float(rng.random() < (0.3, 0.3, 0.6)[decision.arm]))
+        low, high = agent.estimates()._own_difference(2, 0)  # `difference` is cut at 0
+        found.append(high - low)
+    assert np.mean(found) == pytest.approx(width, rel=0.02)
+    assert np.ptp(found) < 0.2 * width
+
+
+@pytest.mark.statistical
+def test_the_width_of_a_trial_that_stops_is_that_of_its_intervals_then():
+    """30 agents that stop at their winner: within 5 standard errors, of both means."""
+    plan, found = bl.plan(2, 1.0, base_rate=0.3, smallest_difference=0.4), []
+    for seed in range(30):
+        agent = bl.policy("dp-top-two", arms=2, epsilon=1.0).agent(seed=seed)
+        rng = np.random.default_rng(seed)
+        while agent.winner() is None:
+            for _ in range(5):
+                decision = agent.ask()
+                agent.tell(decision, float(rng.random() < (0.3, 0.7)[decision.arm]))
+        found.append(sum(each.interval[1] - each.interval[0] for each in agent.estimates()))
+    error = np.std(found) * math.sqrt(1 / 30 + 1 / 40)
+    assert abs(np.mean(found) - plan.of("dp-top-two").width) < 5 * error
+    assert plan.of("dp-even").width < plan.of("dp-top-two").width
+    assert "interval of a difference is then about" in plan.sentence
+
+
 def test_participants_that_are_too_few():
     few = bl.plan(3, 1.0, base_rate=0.3, smallest_difference=0.3, participants=100)
     assert few.of("dp-top-two").named < few.of("dp-even").named < 0.8
@@ -106,6 +146,9 @@ def test_the_classic_test_has_the_size_of_the_usual_formula():
     expected = 2 * (1.6449 + 1.2816) ** 2 * (0.25 + 0.24) / 0.01
     assert row.high == pytest.approx(expected, rel=0.05)
     assert row.worse == row.high / 2
+    # One pair, so that no correction is due.
+    deviation = math.sqrt((0.25 + 0.24) / (row.high / 2))
+    assert row.width == pytest.approx(2 * 1.96 * deviation, rel=1e-3)
 
 
 def test_lost_rewards_cost_participants():

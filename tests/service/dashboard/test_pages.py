@@ -339,6 +339,20 @@ def test_intervals_come_with_what_they_hold_for(filled: FilledService, admin: Te
         assert (regardless in text) == condition
 
 
+def test_the_leaders_differences_are_displayed_once_all_arms_have_a_release(
+    filled: FilledService, admin: TestClient
+) -> None:
+    results = filled.service.results("arrival")
+    leader, differences = results["leader"], results["differences"]
+    assert len(differences) == len(results["arms"]) - 1
+    text = Page(admin.get("/experiments/arrival/live").text).text
+    _, _, table = text.partition(f"Lead of {leader}")
+    for each in differences:
+        assert each["label"] in table
+    assert f"The mean of {leader} minus that of each other arm" in table
+    assert "Lead of" not in admin.get("/experiments/new/live").text
+
+
 def test_readers_do_not_see_how_many_rewards_came_by_arrival(filled: FilledService) -> None:
     """A reward that releases nothing changes nothing on their pages: buyers are not counted."""
     filled.create("buyers", settle="arrival", parameters={"epsilon": 1.0, "first_batch": 64})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -55,6 +56,8 @@ def test_a_trial_with_too_few_participants_gets_its_answer(shop: Shop) -> None:
     assert "'b' is the best" in answer["sentence"]
     ((low, high),) = [(each["low"], each["high"]) for each in answer["differences"]]
     assert 0.3 < low < 0.5 < high < 0.7
+    (by,) = re.findall(r"by at least ([\d.]+),", answer["sentence"])
+    assert low - 0.001 < float(by) <= low
     assert shop.decide()[0]["label"] == "b"
     assert shop.service.history("shop")["means"][-1] == [each["mean"] for each in answer["arms"]]
 

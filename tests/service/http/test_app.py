@@ -83,6 +83,11 @@ def test_from_the_first_decision_to_the_winner(both: TestClient) -> None:
     plan = both.get("/v1/experiments/shop/plan").json()
     assert (plan["winner"], plan["needed"], plan["soonest"]) == ("map", None, None)
     assert plan["may_stop"] == answer["may_stop"]
+    assert (plan["leader"], plan["differences"]) == ("map", answer["differences"])
+    means = {each["label"]: each["mean"] for each in answer["arms"]}
+    for each in answer["differences"]:
+        assert each["difference"] == means["map"] - means[each["label"]]
+        assert 0.0 <= each["low"] < each["high"] <= 1.0
     history = both.get("/v1/experiments/shop/history?points=10").json()
     assert 2 <= len(history["decisions"]) <= 11
     assert history["decisions"][-1] <= 3_000

@@ -12,7 +12,7 @@ import numpy as np
 
 from balaclava._core.declared import Arms, Epsilon, Range, brief, check
 from balaclava._core.extras import require_extra
-from balaclava._core.number_format import count, percent
+from balaclava._core.number_format import count, percent, significant
 from balaclava._core.text_tables import ResultTable
 from balaclava.advice.plan.fixed_size_test import FixedSizeTest
 from balaclava.agents.settling import Settle
@@ -34,6 +34,7 @@ NEARLY_ALL = 0.995  # share of trials beyond which a longer simulation adds noth
 USUAL_EPSILONS = (0.1, 0.3, 1.0, 3.0)
 # Simulated trials a row: quantiles are known to about 5 %, a chance of 1 % to within 1 %.
 TRIALS = 200
+WIDTH_TRIALS = 40  # of them whose intervals are computed: their average is known to about 2 %
 FEW_TRIALS = 60  # of a policy that seldom names an arm: averages are known to about 5 %
 FIRST_HORIZON = 2.5  # times the size of dp-even: most trials of dp-top-two end by then
 MOST_PARTICIPANTS = 3e7  # beyond this a plan takes minutes, and no trial is so long
@@ -56,12 +57,13 @@ class PlanRow(NamedTuple):
     named: float  # share of the trials that name the best arm within the participants
     wrong: float  # share of the trials that name a wrong arm
     worse: float  # of them, participants with a worse arm until then, on average
+    width: float  # of the interval of the best arm's lead over another at the end, on average
 
 
 class TrialPlan(ResultTable[PlanRow]):
     """Participants until the best arm is named, by policy and epsilon."""
 
-    header = ("policy", "epsilon", "median", "90 %", "named", "wrong", "worse arm")
+    header = ("policy", "epsilon", "median", "90 %", "named", "wrong", "worse arm", "width")
 
     def __init__(self, rows: Sequence[PlanRow], title: str, sentence: str) -> None:
         super().__init__(rows)
@@ -70,7 +72,7 @@ class TrialPlan(ResultTable[PlanRow]):
     def row_cells(self, row: PlanRow) -> tuple[str, ...]:
         epsilon = "none" if math.isinf(row.epsilon) else f"{row.epsilon:g}"
         return (row.label, epsilon, count(row.median), count(row.high), percent(row.named, ".0f"),
-                percent(row.wrong), count(row.worse))  # fmt: skip
+                percent(row.wrong), count(row.worse), significant(row.width, 2))  # fmt: skip
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n\n{self.sentence}"
@@ -175,6 +177,10 @@ def plan(
     fixed size, and dp-imed, which plays for low regret. The last row is a classic test of fixed
     size without privacy. Tests of fixed size name the best arm in 90 % of the trials.
 
+    The last column is the width of `agent.difference` of the best arm and another when the trial
+    ends, noise included, before the cut at 0 of a named winner. All pairs hold together. dp-even
+    has exact intervals; those of policies that may be looked at any time are wider.
+
     Args:
         arms: number of arms, at least 2.
         epsilon: privacy loss; several for a table of what privacy costs.
@@ -188,9 +194,9 @@ def plan(
         settle: "arrival", or "window": each reward, or `missing`, counts after `patience` further
             decisions.
         missing: the value that counts for a lost reward, 0 or 1, with `settle="window"`.
-        participants: how many there are. The columns "named" and "worse arm" are then of trials
-            with so many; otherwise of those that the first policy takes. The median and 90 % are
-            of trials without end.
+        participants: how many there are. The columns "named", "worse arm" and "width" are then
+            of trials with so many; otherwise of those that the first policy takes. The median and
+            90 % are of trials without end.
         seed: a whole number; the same seed gives the same plan.
 
     Returns:
@@ -283,12 +289,13 @@ class PlannedTrial:
         if size is None:
             raise self._too_long(epsilon)
         tested = math.ceil(size * per_reward)
-        total, (named, wrong) = tested + self.feedback.wait_for(tested), test.shares(size)
+        total, pulls = tested + self.feedback.wait_for(tested), size
         if self.participants is not None:  # all are tested; the answer may come after the last
             pulls = int(self.participants / per_reward)
-            named, wrong = test.shares(pulls) if pulls else (0.0, 0.0)
-        worse = min(self.participants or total, total) * (self.arms - 1) / self.arms
-        return PlanRow(label, epsilon, total, total, named, wrong, worse)
+        named, wrong = test.shares(pulls) if pulls else (0.0, 0.0)
+        worse = (self.participants or total) * (self.arms - 1) / self.arms
+        width = test.width(pulls) if pulls else math.nan
+        return PlanRow(label, epsilon, total, total, named, wrong, worse, width)
 
     def simulated_row(self, policy: Policy, usual: float) -> PlanRow:
         """Simulate trials until 90 % of them name an arm.
@@ -323,6 +330,11 @@ class PlannedTrial:
             last = min(int(np.searchsorted(results.checkpoints, self.participants)), last)
         places = np.where(named, np.minimum(first[:, 0], last), last)
         regret = np.array([run.regret[c] for run, c in zip(runs, places, strict=True)])
+        tables = [
+            run.released[c]
+            for run, c in zip(runs[:WIDTH_TRIALS], places, strict=False)
+            if run.released is not None
+        ]
         median, high = (float(np.quantile(rounds, q, method="higher")) for q in (0.5, POWER))
         epsilon = policy.guarantee.epsilon if policy.guarantee.private else math.inf
         within = self.participants or (high if expected else horizon)
@@ -334,6 +346,7 @@ class PlannedTrial:
             float((right & (rounds <= within)).mean()),
             float((named & ~right).mean()),
             float(regret.mean()) / self.world.largest_gap,
+            lead_width(policy, tables, self.confidence),
         )
 
     def _too_long(self, epsilon: float) -> ParameterError:
@@ -404,6 +417,21 @@ def planned_policy(
     )
 
 
+def lead_width(policy: Policy, tables: Sequence[Any], confidence: float) -> float:
+    """The width of the interval of the last arm's lead over the others, on average of some runs.
+
+    Each table has a row of rewards, released mean and noise for each arm. NaN without releases.
+    """
+    failure = 1.0 - confidence
+    limits = policy.require_estimates(failure / policy.arms).limits
+    params, widths = policy.constants(), list[float]()
+    for table in tables:
+        each = [limits(params, int(row[0]), *row[1:], failure / policy.arms) for row in table]
+        *others, best = (policy.in_units(high) - policy.in_units(low) for low, high in each)
+        widths += [best + other for other in others]
+    return float(np.mean(widths)) if np.isfinite(widths).all() else math.nan
+
+
 def each_epsilon(rows: Sequence[PlanRow], text: Callable[[PlanRow], str], what: str) -> str:
     """For the first policy and dp-even: a figure at each epsilon, and what it counts."""
     parts = []
@@ -433,6 +461,7 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
         text += (
             f" At epsilon {even.epsilon:g} dp-even takes {even.high:,.0f}, fixed in advance, with "
             "one exact test at the end, which unlike the classic one needs no correction for pairs."
+            f" The interval of a difference is then about {significant(even.width, 2)} wide."
         )
     if policy is None:
         return text

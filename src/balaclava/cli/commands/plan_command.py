@@ -36,7 +36,8 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
     Simulates trials in which one arm leads the others by the smallest difference that matters. The
     table has the participants until the best arm is named (in half and in 90 % of the trials), the
     shares of trials that name it and that name a wrong one, and the participants with a worse arm
-    until then. Beside dp-top-two: dp-even, a private test of fixed size; dp-imed, which plays for
+    until then; and the width of the interval of the best arm's lead at the end, noise included.
+    Beside dp-top-two: dp-even, a private test of fixed size; dp-imed, which plays for
     low regret; and a classic test of fixed size without privacy.
 
     Rewards that do not arrive count for nothing, or with --settle window as --missing.

@@ -31,12 +31,16 @@ class PageValues:
         if not admin:
             results = for_readers(results)
         arms = results["arms"]
+        displayed = svg_charts.most_chosen(arms, _ARM_ROWS, _ARM_ROWS)
         restored = self._service.ledger.charged(committed.definition.uid)[2]
         return {
             "experiment": experiment_document(committed, restored),
             "results": results,
             "colours": svg_charts.colours(arms),
-            "rows": [arms[arm] for arm in svg_charts.most_chosen(arms, _ARM_ROWS, _ARM_ROWS)],
+            "rows": [arms[arm] for arm in displayed],
+            "differences": [
+                each for each in results["differences"] or () if each["arm"] in displayed
+            ],
         }
 
     def charts(self, name: str, *, admin: bool = False) -> dict[str, Any]:

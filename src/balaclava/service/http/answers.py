@@ -144,6 +144,8 @@ class PlanOut(AnswerBody):
     learning_decisions: int
     names_winners: dict[str, Any]
     winner: str | None
+    leader: str | None
+    differences: list[dict[str, Any]] | None
     needed: int | None
     soonest: int | None
     may_stop: dict[str, Any] | None
