@@ -116,7 +116,7 @@ def test_the_page_of_a_board_reads_the_joined_log(tmp_path: Path) -> None:
     command += ["--window", "7d", "--out", tmp_path / "page.html", "--assessment", board]
     answer = CliRunner().invoke(main, [*map(str, command), "--repetitions", "2"])
     assert answer.exit_code == 0, answer.output
-    assert "board-log.csv, the log with its outcomes: keep it confidential" in answer.output
+    assert "board-log.csv, the rows that count with their rewards: keep it" in answer.output
     world = read_assessment(board).environment
     assert world is not None
     assert world.arm_labels == ('a "y", b', "x")

@@ -50,6 +50,14 @@ def drawn(delay: bl.Delay, count: int = 40_000) -> np.ndarray:
     return np.array([draw_delay(law, rng) for _ in range(count)])
 
 
+def test_a_missing_reward_is_a_share_of_the_range_or_a_loss() -> None:
+    feedback = Feedback.create(None, 9, "window", 15.0)
+    assert feedback.in_units((10.0, 20.0)).settling.missing == 0.5
+    assert feedback.in_units((10.0, 30.0), losses=True).settling.missing == 0.75
+    assert feedback.in_units((20.0, 30.0)).settling.missing == 0.0
+    assert Feedback().in_units((0.0, 1.0)) == Feedback()
+
+
 def test_laws():
     """Mean and spread of 40,000 draws: off by 5 standard errors once in 10^6 seeds."""
     fixed = drawn(bl.Delay(mean=12, law="fixed"))

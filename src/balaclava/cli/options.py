@@ -84,8 +84,7 @@ device_option = option(
 )
 workers_option = option("--workers", click.IntRange(1), "Threads; by default one per core.")
 wide_option = option("--wide", bool, "Print all columns, also on a narrow terminal.")
-delay_options = combined(
-    option("--delay", float, "Mean delay of a reward, in rounds."),
+late_options = combined(
     option(
         "--law",
         ["geometric", "fixed", "uniform"],
@@ -95,23 +94,36 @@ delay_options = combined(
     option(
         "--patience",
         int,
-        "Rounds after which a decision is given up; by default estimated from the delays.",
+        "Rounds after which a decision is given up, or its window ends; by default estimated from "
+        "the delays.",
+    ),
+    option(
+        "--settle",
+        ["arrival", "window"],
+        "Whether a reward counts when it arrives, the default, or at the end of its window; window "
+        "needs --patience and --missing.",
     ),
 )
+missing_option = option(
+    "--missing", float, "Value that counts for a reward that did not arrive in its window."
+)
+feedback_options = combined(
+    option("--delay", float, "Mean delay of a reward, in rounds."), late_options
+)
+delay_options = combined(feedback_options, missing_option)
 
 
 def pop_delay(options: dict[str, Any]) -> dict[str, Any]:
-    """Remove the delay options, and return them as arguments of `bl.simulate`."""
+    """Remove the options on delays and settling; return them as arguments of `bl.simulate`."""
     from balaclava.simulation.reward_delays import Delay
 
-    mean, patience = options.pop("delay"), options.pop("patience")
-    settings = {name: options.pop(name) for name in ("law", "lost")}
+    mean = options.pop("delay", None)
+    settling = {name: options.pop(name) for name in ("patience", "settle", "missing")}
+    settings = {name: options.pop(name, None) for name in ("law", "lost")}
     settings = {name: value for name, value in settings.items() if value is not None}
     if "law" in settings and mean is None:
         raise ParameterError(f"--law {settings['law']} needs a mean delay; give --delay as well")
-    arguments: dict[str, Any] = {}
+    arguments = {name: value for name, value in settling.items() if value is not None}
     if mean is not None or settings:
         arguments["delay"] = Delay.create({"mean": mean or 0, **settings})
-    if patience is not None:
-        arguments["patience"] = patience
     return arguments

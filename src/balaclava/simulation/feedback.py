@@ -1,7 +1,7 @@
 """When rewards reach a policy in a simulation: delays, patience, windows."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -50,6 +50,15 @@ class Feedback:
                 f"delay = {brief(delay)} is not a delay; give bl.Delay(mean=...) or None"
             )
         return cls(delay, checked_settling(patience, settle, missing))
+
+    def in_units(self, limits: tuple[float, float], *, losses: bool = False) -> Self:
+        """The same for rewards as shares of a range, or for losses of 1 minus that."""
+        missing, (low, high) = self.settling.missing, limits
+        if missing is None:
+            return self
+        share = min(max((missing - low) / (high - low), 0.0), 1.0)
+        settling = self.settling._replace(missing=1.0 - share if losses else share)
+        return replace(self, settling=settling)
 
     @property
     def prompt(self) -> bool:

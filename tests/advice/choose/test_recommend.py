@@ -194,6 +194,24 @@ def test_the_plan_is_for_the_users_own_problem() -> None:
         bl.epsilon_table([], arms=2, horizon=100)
 
 
+def test_a_window_is_planned_and_played() -> None:
+    """A missing 10 of rewards from 10 to 20 counts 0 in the plan, and 10 in what is played."""
+    own: dict[str, Any] = {"average": 13.0, "difference": 5.0, "reward_range": (10.0, 20.0)}
+    window: dict[str, Any] = {"patience": 40, "settle": "window", "missing": 10.0}
+    late = bl.Delay(mean=20, law="fixed", lost=0.5)
+    advice = bl.recommend(arms=2, horizon=800, goal="regret", delay=late, **own, **window)
+    assert advice.plan is not None
+    assert "settled after a window of 40, missing counts 0," in advice.plan.title
+    prompt = bl.recommend(arms=2, horizon=800, goal="regret", **own)
+    assert prompt.plan is not None
+    # Half of the outcomes are lost and count 0: the lead is half, so it takes longer.
+    assert advice.plan.of("dp-even").high > 2 * prompt.plan.of("dp-even").high
+    outlook = advice.expect(repetitions=4, delay=late, **window)
+    assert "missing counts 10" in outlook.instance
+    with pytest.raises(ParameterError, match="missing = 0 is not allowed"):
+        bl.recommend(arms=2, horizon=800, simulate=False, **own, **{**window, "missing": 0.0})
+
+
 def test_a_plan_for_random_delays_tests_all_participants() -> None:
     """The longest possible delay is 1,200 decisions; without it 31 % of the trials named an arm."""
     delay = bl.Delay(mean=60, lost=0.1)

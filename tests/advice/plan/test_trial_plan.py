@@ -152,13 +152,24 @@ def test_the_classic_test_has_the_size_of_the_usual_formula():
 
 
 def test_lost_rewards_cost_participants():
-    late = bl.plan(2, 1.0, base_rate=0.3, smallest_difference=0.4, delay=50, lost=0.5)
+    delay = bl.Delay(mean=50, law="fixed", lost=0.5)
+    late = bl.plan(2, 1.0, base_rate=0.3, smallest_difference=0.4, delay=delay)
     prompt = bl.plan(2, 1.0, base_rate=0.3, smallest_difference=0.4)
     assert late[0].median > 1.5 * prompt[0].median
     # The last outcomes come 50 participants later, for tests of fixed size, too.
     assert np.isclose(late[-1].high - 50, 2 * prompt[-1].high, rtol=0.1)
     assert "fixed delay of 50, 50 % lost" in late.title
     assert "with those who come while outcomes are awaited" in late.title
+
+
+def test_a_mean_delay_is_that_of_simulate_and_choose():
+    """A number, --delay of every command, and the default of bl.Delay are one law."""
+    late = bl.plan(2, 1.0, base_rate=0.3, smallest_difference=0.5, policy="dp-even", delay=20)
+    assert "geometric delay of mean 20" in late.title
+    words = ["plan", "--arms", "2", "--rate", "0.3", "--difference", "0.5", "--policy", "dp-even"]
+    answer = CliRunner().invoke(main, [*words, "--epsilon", "1", "--delay", "20", "--json"])
+    rows = json.loads(answer.output)["rows"]
+    assert [row["high"] for row in rows] == [row.high for row in late]
 
 
 def test_a_window_counts_what_did_not_come():
@@ -195,7 +206,7 @@ def test_a_window_counts_what_did_not_come():
         ({"participants": 1}, "participants"),
         ({"settle": "window"}, "needs patience"),
         ({"settle": "window", "patience": 9, "missing": 0.5}, "give one of them"),
-        ({"delay": 9, "patience": 8}, "no reward arrives in time"),
+        ({"delay": bl.Delay(mean=9, law="fixed"), "patience": 8}, "no reward arrives in time"),
         ({"smallest_difference": 1e-6}, "larger smallest_difference"),
         ({"policy": bl.policy("dp-imed", arms=2, epsilon=1.0)}, "2 arms"),
     ],

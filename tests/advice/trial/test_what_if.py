@@ -45,6 +45,25 @@ def test_an_answer_is_that_of_compare(tmp_path: Path) -> None:
     assert same.tolist() == results.final_regret(again.best).tolist()
 
 
+def test_how_rewards_settle_holds_at_all_positions(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "log.csv", ARMS)
+    late: dict[str, Any] = {"patience": 20, "settle": "window", "missing": 0.0}
+    explorer = Explorer(
+        summarise_log(path, arm="page", reward="paid"), law="fixed", lost=0.1, **late
+    )
+    for delay, words in ((10, "fixed delay of 10, 10 % lost, "), (0, "10 % lost, ")):
+        answer = explorer.answer(WhatIf(1.0, 500, delay, 2))
+        played = str(answer.comparison.results.feedback)
+        assert played.endswith(f"{words}settled after a window of 20, missing counts 0")
+    given = ("--horizon", 500, "--arms", 2, "--lost", 0.1, "--settle", "window", "--patience", 20)
+    expected = compared(path, "--arm", "page", "--reward", "paid", *given, "--missing", 0)
+    rows = [(row["label"], row["mean"]) for row in expected["policies"]]
+    assert [(row.label, row.mean) for row in answer.comparison.standings] == rows
+    words = ["compare", path, "--arm", "page", "--reward", "paid", *given]
+    refusal = CliRunner().invoke(main, [*map(str, words)])
+    assert "needs missing: the value that counts" in refusal.output
+
+
 def test_settings_are_stops_of_their_sliders(tmp_path: Path) -> None:
     log = summarise_log(write_log(tmp_path / "log.csv", ARMS), arm="page", reward="paid")
     explorer = Explorer(log)

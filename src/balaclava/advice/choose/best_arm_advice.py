@@ -6,7 +6,7 @@ from balaclava._core.number_format import percent
 from balaclava.advice.choose.plausible_problems import Around
 from balaclava.advice.choose.rules import RecommendationRule
 from balaclava.advice.plan import trial_plan
-from balaclava.simulation.reward_delays import Delay
+from balaclava.simulation.feedback import Feedback
 
 Goal = Literal["regret", "best"]
 # Policies for rewards in a known range whose goal is the answer, by trust.
@@ -29,9 +29,7 @@ def plan_around(
     parameters: dict[str, Any],
     trust: str,
     around: Around | None,
-    *,
-    delay: Delay | None,
-    patience: int | None,
+    feedback: Feedback,
     seed: int,
 ) -> trial_plan.TrialPlan:
     """Plan for bounded rewards, in shares of their range.
@@ -43,6 +41,7 @@ def plan_around(
     if around is not None:
         average = (around.average - low) / (high - low)
         difference = around.difference / (high - low)
+    feedback = feedback.in_units((low, high))
     return trial_plan.plan(
         parameters["arms"],
         parameters["epsilon"],
@@ -50,8 +49,8 @@ def plan_around(
         smallest_difference=difference,
         confidence=parameters["confidence"],
         policy=NAMING_POLICIES[trust],
-        delay=delay,
-        patience=patience,
+        delay=feedback.delay,
+        **feedback.settling._asdict(),
         participants=int(min(parameters["horizon"], trial_plan.MOST_PARTICIPANTS)),
         seed=seed,
     )

@@ -15,7 +15,7 @@ from balaclava.policies.base import Policy
 from balaclava.policies.base import policy as make_policy
 from balaclava.simulation.analysis.statistics import NORMAL_REACH
 from balaclava.simulation.engine import Progress, simulate
-from balaclava.simulation.reward_delays import Delay
+from balaclava.simulation.feedback import PROMPT, Feedback
 
 MAX_SIMULATED_ROUNDS = 1_000_000  # of a run, for speed; a longer one is judged by its beginning
 RELEVANT_SHARE = 0.9  # of the regret of playing at random, below which a policy pays; a guess
@@ -60,8 +60,7 @@ class ContestRunner:
     """Plays policies on plausible problems with one kind of rewards."""
 
     rewards: str
-    delay: Delay | None = None
-    patience: int | None = None
+    feedback: Feedback = PROMPT
     seed: int = 1
     progress: Progress | None = None
     around: Around | None = None
@@ -97,8 +96,8 @@ class ContestRunner:
                     repetitions=repetitions,
                     seed=seed,
                     checkpoints=1,
-                    delay=self.delay,
-                    patience=self.patience,
+                    delay=self.feedback.delay,
+                    **self.feedback.settling._asdict(),
                     progress=progress_after(self.played, self.progress),
                 )
             self.played += rounds * repetitions * len(results.labels)

@@ -65,7 +65,8 @@ def epsilon_table(epsilons: Sequence[float], **answers: Any) -> EpsilonTable:
     """
     if not epsilons:
         raise ParameterError("epsilons is empty; give at least one")
-    late = {name: answers[name] for name in ("delay", "patience", "seed") if name in answers}
+    names = ("delay", "patience", "settle", "missing", "seed")
+    late = {name: answers[name] for name in names if name in answers}
     rows, problem = [], ""
     for epsilon in epsilons:
         advice = recommend(**answers, epsilon=epsilon, goal="regret")

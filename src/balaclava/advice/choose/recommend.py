@@ -15,6 +15,7 @@ from balaclava.advice.choose.expert_bounds import recommend_experts
 from balaclava.advice.choose.plausible_problems import Around, plausible_problems
 from balaclava.advice.choose.rules import RecommendationRule, Rewards, Trust, WantedScope, find_rule
 from balaclava.advice.plan.trial_plan import TrialPlan
+from balaclava.agents.settling import Settle, require_missing
 from balaclava.errors import ParameterError
 from balaclava.policies.base import POLICIES, Policy
 from balaclava.policies.bounded.dp_top_two import AnswerConfidence
@@ -22,6 +23,7 @@ from balaclava.privacy.guarantee import Guarantee
 from balaclava.simulation.analysis.statistics import mean_of_regret
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.engine import simulate as play
+from balaclava.simulation.feedback import Feedback
 from balaclava.simulation.reward_delays import Delay
 
 # Policies that fit too, and do better at some horizons. No other policy beats playing at random by
@@ -144,14 +146,16 @@ class Recommendation:
         seed: int = 1,
         delay: Delay | None = None,
         patience: int | None = None,
+        settle: Settle = "arrival",
+        missing: float | None = None,
     ) -> Expectation:
         """Simulate the policy and its baseline on a plausible problem.
 
         Args:
             repetitions: runs of each; by default 4 to 100, so that it takes seconds.
             seed: the same seed gives the same figures.
-            delay: how late rewards arrive, as in `bl.simulate`.
-            patience: rounds after which a decision is given up.
+            delay, patience, settle, missing: how late rewards arrive, and when they count, as in
+                `bl.simulate`.
 
         Returns:
             The regret of the policy, of its baseline and of playing at random, over the horizon
@@ -181,6 +185,8 @@ class Recommendation:
             checkpoints=1,
             delay=delay,
             patience=patience,
+            settle=settle,
+            missing=missing,
         )
         if str(results.feedback):
             words += f", {results.feedback}"
@@ -223,6 +229,8 @@ def recommend(
     seed: int = 1,
     delay: Delay | None = None,
     patience: int | None = None,
+    settle: Settle = "arrival",
+    missing: float | None = None,
     progress: Progress | None = None,
 ) -> Recommendation:
     """Recommend the policy that fits the rewards and the need for privacy, and did best in trials.
@@ -266,8 +274,8 @@ def recommend(
         difference: how far ahead of it the best arm is.
         simulate: play the candidates; without it the first that fits is taken.
         seed: a whole number; the same seed gives the same advice.
-        delay: how late rewards arrive, as in `bl.simulate`.
-        patience: rounds after which a decision is given up.
+        delay, patience, settle, missing: how late rewards arrive, and when they count, as in
+            `bl.simulate`: the plan and the trials are those of that mode.
         progress: called with the rounds played and the rounds in all.
 
     Returns:
@@ -293,24 +301,20 @@ def recommend(
     count = len(arms) if isinstance(arms, list | tuple) else arms
     answers = (count, horizon, epsilon, delta, confidence, reward_range, outside, moment_order,
                moment_bound, contamination, experts)  # fmt: skip
-    parameters = {
-        name: declared.check(name, value, kind)
-        for (name, kind), value in zip(_PARAMETER_KINDS.items(), answers, strict=True)
-    }
-    parameters = _completed(
-        rewards, trust, {name: each for name, each in parameters.items() if each is not None}
-    )
+    parameters = _completed(rewards, trust, answers)
+    feedback = Feedback.create(delay, patience, settle, missing)
     single = goal == "best" and rewards == "bounded" and trust == "central" and scope == "decision"
     wanted: WantedScope = "trajectory" if single else scope
     rule = find_rule(rewards, trust, wanted)
     advice = _first_that_fits(rule, wanted, parameters, (_SINGLE_DECISIONS,) if single else ())
+    require_missing(advice.policy, feedback.settling)
     advice = replace(advice, goal=goal, around=_checked_around(advice, average, difference))
     if simulate and goal is not None and rewards == "bounded" and rule.scope != "decision":
-        advice = _planned(advice, parameters, trust, delay=delay, patience=patience, seed=seed)
+        advice = _planned(advice, parameters, trust, feedback, seed)
     if goal == "best":
         advice = _naming(advice, rule, parameters)
     elif simulate:
-        runner = ContestRunner(rewards, delay, patience, seed, progress, advice.around)
+        runner = ContestRunner(rewards, feedback, seed, progress, advice.around)
         advice = _best_that_fits(advice, parameters, runner)
     if features is not None:
         kinds = (hidden_features, trust, rewards, scope)
@@ -347,8 +351,13 @@ def _with_features(
     )  # fmt: skip
 
 
-def _completed(rewards: Rewards, trust: Trust, parameters: dict[str, Any]) -> dict[str, Any]:
+def _completed(rewards: Rewards, trust: Trust, answers: tuple[Any, ...]) -> dict[str, Any]:
     """The parameters, with what the baseline needs; refuses those that do not fit together."""
+    checked = {
+        name: declared.check(name, value, kind)
+        for (name, kind), value in zip(_PARAMETER_KINDS.items(), answers, strict=True)
+    }
+    parameters = {name: value for name, value in checked.items() if value is not None}
     if trust == "split":  # a parameter of the policy; the other policies have one trust each
         parameters = {**parameters, "trust": trust}
     if parameters["arms"] < 2:
@@ -411,13 +420,13 @@ def _first_that_fits(
 
 
 def _planned(
-    advice: Recommendation, parameters: dict[str, Any], trust: str, **how: Any
+    advice: Recommendation, parameters: dict[str, Any], trust: str, feedback: Feedback, seed: int
 ) -> Recommendation:
     """Add a plan, or a note why there is none."""
     if trust == "split":
         return replace(advice, notes=(*advice.notes, _NO_SPLIT_PLAN))
     try:
-        plan = plan_around(parameters, trust, advice.around, **how)
+        plan = plan_around(parameters, trust, advice.around, feedback, seed)
     except ParameterError as error:
         return replace(advice, notes=(*advice.notes, f"there is no plan: {error}"))
     return replace(advice, plan=plan)

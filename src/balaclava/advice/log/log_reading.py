@@ -14,9 +14,16 @@ from balaclava.advice.log.feature_columns import read_features
 from balaclava.advice.log.log_summary import LogSummary
 from balaclava.errors import ParameterError
 from balaclava.logs.cells import PIPE, ReadOptions
+from balaclava.logs.first_rows import Per
 from balaclava.logs.numerals import read_numbers, refuse_rows
-from balaclava.logs.outcomes import JoinedLog, OutcomeFile, OutcomesAs, read_joined_log
-from balaclava.logs.reader import LoggedRewards, as_labels, kept_rows, read_log
+from balaclava.logs.outcomes import (
+    JoinedLog,
+    OutcomeFile,
+    OutcomesAs,
+    read_decisions,
+    read_joined_log,
+)
+from balaclava.logs.reader import LoggedRewards, as_labels, kept_rows
 from balaclava.logs.times import read_times
 
 MAX_ABSOLUTE_REWARD = 1e100  # so that sums of squares do not overflow
@@ -43,7 +50,9 @@ def summarise_log(
     outcomes: str | os.PathLike[str] | None = None,
     by: str | None = None,
     window: str | None = None,
+    until: str | None = None,
     outcomes_as: OutcomesAs = "sum",
+    per: Per = "row",
     time_format: str | None = None,
     read_options: ReadOptions | None = None,
 ) -> LogSummary:
@@ -54,13 +63,14 @@ def summarise_log(
     public file. With `outcomes`, a file with one row per outcome, rewards are its outcomes of the
     same id (column `by`) within `window` after each row; ids are taken for participants if there is
     no `person`; `outcomes_as` says whether they are summed, counted, or 1 for any, and only a sum
-    needs `reward`. Errors name rows and columns, never rewards.
+    needs `reward`. Both files reach `until`, by default the last row of either. With `per="person"`
+    the first row of each participant is kept. Errors name rows and columns, never rewards.
     """
     outside = check("outside", outside, Outside)
     if reward_range is None and outside == "clip":
         raise ParameterError('outside = "clip" needs a range; give it with --range')
     options = read_options or ReadOptions()
-    reward = _reward_column(reward, outcomes, outcomes_as)
+    reward = reward_column(reward, outcomes, outcomes_as)
     clip_source = ""
     if clip_from is not None:
         _require_public(path, clip, clip_from)
@@ -69,15 +79,12 @@ def summarise_log(
         )
     given_range = reward_range and _checked_range("range", reward_range)
     clip = clip and _checked_range("clip", clip)
-    file = _outcome_file(outcomes, by, time, reward, window, outcomes_as)
-    columns = _purposes(propensity, time, person, by, features)
+    file = outcome_file(outcomes, by, time, reward, window, until, outcomes_as)
+    columns = named_columns(propensity, time, person, by, features)
     source = "the pipe" if os.fspath(path) == PIPE else os.fspath(path)
-    if file is None:
-        rows = read_log(path, arm=arm, reward=reward, others=columns, read_options=options)
-        read = JoinedLog(rows, [], None)
-    else:
-        read = read_joined_log(os.fspath(path), arm, columns, file, options.checked(), time_format)
-    _refuse_huge(f"{kept_rows(source, read.rows.dropped)}: column {reward!r}", read.rows.rewards)
+    read = read_with_outcomes(path, arm, reward, columns, file, options, time_format, per)
+    gone = read.rows.dropped + read.left_out
+    _refuse_huge(f"{kept_rows(source, gone)}: column {reward!r}", read.rows.rewards)
     rows, kept, left_out = _with_enough_rows(source, arm, read.rows, min_rows)
     log = LogSummary(
         source,
@@ -88,7 +95,7 @@ def summarise_log(
         clip_source=clip_source,
         left_out=(*read.findings, *left_out),
         window_rows=read.window_rows,
-        **_further_columns(source, columns, rows, kept, options.decimal, time_format),
+        **_further_columns(kept_rows(source, gone), columns, rows, kept, options, time_format),
     )
     _require_within(log)
     if log.clip is not None and log.kind == "bounded" and log.given_range is None:
@@ -96,7 +103,39 @@ def summarise_log(
     return log
 
 
-def _purposes(
+def read_with_outcomes(
+    path: str | os.PathLike[str],
+    arm: str,
+    reward: str,
+    columns: dict[str, str],
+    file: OutcomeFile | None,
+    options: ReadOptions,
+    time_format: str | None,
+    per: Per,
+    *,
+    public_end: bool = False,
+) -> JoinedLog:
+    """The rows of a log, with the outcomes of a second file if there is one."""
+    options, source = options.checked(), os.fspath(path)
+    if check("per", per, Per) == "person":
+        if "person" not in columns:
+            raise ParameterError(
+                "--per person needs participants; give their column with --person, or with "
+                "--outcomes as --by"
+            )
+        if "by" in columns:
+            raise ParameterError(
+                f"--per person: --by {columns['by']} and --person {columns['person']} differ; "
+                "leave --person out, so that outcomes are joined by participant"
+            )
+    if file is None:
+        return read_decisions(source, arm, reward, columns, options, time_format, per)
+    return read_joined_log(
+        source, arm, columns, file, options, time_format, per, public_end=public_end
+    )
+
+
+def named_columns(
     propensity: str | None,
     time: str | None,
     person: str | None,
@@ -126,7 +165,7 @@ def _require_within(log: LogSummary) -> None:
         )
 
 
-def _reward_column(reward: str | None, outcomes: object, outcomes_as: OutcomesAs) -> str:
+def reward_column(reward: str | None, outcomes: object, outcomes_as: OutcomesAs) -> str:
     """The name of the rewards; raises if they need a column and none is given."""
     outcomes_as = check("outcomes_as", outcomes_as, OutcomesAs)
     if outcomes is None and outcomes_as != "sum":
@@ -139,23 +178,24 @@ def _reward_column(reward: str | None, outcomes: object, outcomes_as: OutcomesAs
     return ("bought" if outcomes_as == "any" else "outcomes") if reward is None else reward
 
 
-def _outcome_file(
+def outcome_file(
     outcomes: str | os.PathLike[str] | None,
     by: str | None,
     time: str | None,
     reward: str,
     window: str | None,
+    until: str | None,
     outcomes_as: OutcomesAs,
 ) -> OutcomeFile | None:
     needed = {"--outcomes": outcomes, "--by": by, "--window": window}
-    if all(each is None for each in needed.values()):
+    if all(each is None for each in (*needed.values(), until)):
         return None
     missing = [name for name, each in {**needed, "--time": time}.items() if each is None]
     if outcomes is None or by is None or window is None or time is None:
         raise ParameterError(
             "--outcomes needs --by, --window and --time together; give " + ", ".join(missing)
         )
-    return OutcomeFile(os.fspath(outcomes), by, time, reward, window, outcomes_as)
+    return OutcomeFile(os.fspath(outcomes), by, time, reward, window, outcomes_as, until)
 
 
 def _require_public(
@@ -231,18 +271,18 @@ def _further_columns(
     columns: dict[str, str],
     rows: LoggedRewards,
     kept: np.ndarray,
-    decimal: str | None,
+    options: ReadOptions,
     time_format: str | None,
 ) -> dict[str, Any]:
     """Propensities, times, participants and features of the rows kept."""
     cells = {column: rows.others[purpose] for purpose, column in columns.items()}
-    read_as = {"commas_between_cells": rows.commas_between_cells, "decimal": decimal}
+    read_as = {"commas_between_cells": rows.commas_between_cells, "decimal": options.decimal}
     further: dict[str, Any] = {}
     features = {name: cells[name] for key, name in columns.items() if key.startswith(_FEATURE)}
     if features:
         further["features"] = read_features(source, features, **read_as).select(kept)
     for purpose, column in columns.items():
-        where = f"{kept_rows(source, rows.dropped)}: column {column!r}"
+        where = f"{source}: column {column!r}"
         if purpose == "propensity":
             further["propensities"] = _read_propensities(where, cells[column], read_as)[kept]
         elif purpose == "time":

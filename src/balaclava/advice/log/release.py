@@ -8,11 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from balaclava._core.declared import Epsilon, brief, check
+from balaclava._core.declared import Epsilon, check
 from balaclava._core.number_format import count, mean_reward
 from balaclava._core.text_tables import ResultTable
-from balaclava.errors import AdaptiveLogWarning, ParameterError, RewardError
-from balaclava.logs.reader import LoggedRewards, read_log
+from balaclava.advice.log.log_reading import (
+    named_columns,
+    outcome_file,
+    read_with_outcomes,
+    reward_column,
+)
+from balaclava.errors import AdaptiveLogWarning, RewardError
+from balaclava.logs.cells import ReadOptions
+from balaclava.logs.first_rows import Per
+from balaclava.logs.outcomes import OutcomesAs
+from balaclava.logs.reader import LoggedRewards
 from balaclava.policies.base import PrivateBoundedPolicy
 from balaclava.policies.bounded.dp_imed import DPIMED
 from balaclava.policies.priors import PriorMean, ReleasedSum, Releases
@@ -23,8 +32,16 @@ from balaclava.theory.confidence_sequences import laplace_scale
 
 LOG_PARTS = (2, 4, 8, 16)  # whose shares of arms are compared with those of all rows
 DRIFT_NATS = 18.0  # by chance an arm's rows in a part differ so much with probability 2 e^-18
+ONE_ROW_ONE_REWARD = (
+    "one row holds one reward, with all outcomes that count for it; a participant with several "
+    "rows pays once for each"
+)
+ONE_PERSON_ONE_REWARD = (
+    "one id is one participant, whose only reward is that of the first row, with all outcomes that "
+    "count for it"
+)
+DROPPED_REGARDLESS = "whether a row lacks a value does not depend on its reward"
 ASSUMPTIONS = (
-    "one row holds one reward; a participant with several rows pays once for each",
     "the number of rows of each arm is public, and the logging policy did not look at rewards",
     "an experiment that starts from this release adds its own epsilon for those who are in both; "
     "other participants pay nothing for it",
@@ -51,12 +68,22 @@ class ReleasedLog(ResultTable[PriorMean]):
 def release_log(
     log: str | os.PathLike[str],
     arm: str,
-    reward: str,
+    reward: str | None,
     epsilon: float,
     *,
     reward_range: tuple[float, float] = (0.0, 1.0),
     outside: str = "refuse",
     charge: Callable[[float], object] | None = None,
+    person: str | None = None,
+    time: str | None = None,
+    outcomes: str | os.PathLike[str] | None = None,
+    by: str | None = None,
+    window: str | None = None,
+    until: str | None = None,
+    outcomes_as: OutcomesAs = "sum",
+    per: Per = "row",
+    time_format: str | None = None,
+    read_options: ReadOptions | None = None,
 ) -> ReleasedLog:
     """Release one noisy sum of rewards for each arm of a log.
 
@@ -67,6 +94,12 @@ def release_log(
 
         charge=lambda epsilon: client.charge_release("customers", "log of spring", epsilon)
 
+    With views and purchases in two files, `per="person"` makes one reward of each visitor, so that
+    epsilon is that of a visitor::
+
+        bl.release_log("views.csv", "page", None, 1.0, outcomes="purchases.csv", by="visitor",
+                       time="at", window="7d", outcomes_as="any", per="person")
+
     Warning:
         The numbers of rows are released without noise. If the logging policy chose arms by their
         rewards, these numbers depend on rewards, and epsilon does not cover that. A log whose
@@ -75,11 +108,22 @@ def release_log(
     Args:
         log: Path of a CSV or Parquet file with one row a decision.
         arm: Column of the arms.
-        reward: Column of the rewards.
+        reward: Column of the rewards; None if outcomes are counted.
         epsilon: Privacy loss of all sums together: each reward is in one of them.
         reward_range: The smallest and the largest reward.
         outside: "refuse" or "clip" rewards outside the range. Refusing tells that there is one.
         charge: Called with epsilon before noise is drawn. If it raises, nothing is released.
+        person: Column of participants.
+        time: Column of the times.
+        outcomes: File with one row for each outcome; a row's reward is made of its outcomes.
+        by: Column of the ids that join both files; taken for participants if there is no `person`.
+        window: How long after a row its outcomes count, such as "7d".
+        until: Time at which both files end. Rows whose window ends later are left out. By default
+            that of the last row of `log`: when outcomes come must not decide which rows count.
+        outcomes_as: "sum", "any" or "count".
+        per: "row", or "person" to keep the first row of each participant.
+        time_format: Of times, such as "%d/%m/%Y %H:%M"; by default detected.
+        read_options: Separator, encoding and other `balaclava.logs.cells.ReadOptions`.
 
     Returns:
         The means with their standard errors, and the guarantee; print it for a table.
@@ -89,9 +133,12 @@ def release_log(
         RewardError: If a reward is outside the range; the message does not repeat it.
     """
     epsilon = check("epsilon", epsilon, Epsilon)
-    logged = read_log(log, arm=arm, reward=reward)
-    if not logged.by_arm:
-        raise ParameterError(f"log = {brief(str(log))} has no rows; give a log with rewards")
+    options, reward = read_options or ReadOptions(), reward_column(reward, outcomes, outcomes_as)
+    file = outcome_file(outcomes, by, time, reward, window, until, outcomes_as)
+    columns = named_columns(None, time, person, by, ())
+    logged = read_with_outcomes(
+        log, arm, reward, columns, file, options, time_format, per, public_end=True
+    ).rows
     terms: Any = {"reward_range": reward_range, "outside": outside}
     policy = DPIMED(arms=len(logged.by_arm), epsilon=epsilon, **terms)
     _warn_of_adaptive_arms(logged)
@@ -108,7 +155,10 @@ def release_log(
         rows.append(PriorMean(str(label), policy.in_units(released / n), error, n))
         sums.append(ReleasedSum(str(label), n, released / n, draws=1))
     releases = Releases((low, high), laplace_scale(epsilon), tuple(sums))
-    return ReleasedLog(rows, Guarantee(epsilon=epsilon, assumptions=ASSUMPTIONS), releases)
+    whose = ONE_PERSON_ONE_REWARD if per == "person" else ONE_ROW_ONE_REWARD
+    dropped = (DROPPED_REGARDLESS,) if options.drop_missing else ()
+    guarantee = Guarantee(epsilon=epsilon, assumptions=(whose, *ASSUMPTIONS, *dropped))
+    return ReleasedLog(rows, guarantee, releases)
 
 
 def _unit_sum(policy: PrivateBoundedPolicy, rewards: np.ndarray) -> float:

@@ -188,7 +188,7 @@ def plan(
         smallest_difference: the smallest lead of the best arm that matters.
         confidence: chance that the named arm is the best.
         policy: a policy, or its name; dp-top-two by default.
-        delay: how late rewards arrive, or the mean delay in rounds.
+        delay: how late rewards arrive, or the mean delay in rounds, of a geometric law.
         lost: share of rewards that never arrive.
         patience: further decisions after which an open one is given up; see `bl.simulate`.
         settle: "arrival", or "window": each reward, or `missing`, counts after `patience` further
@@ -395,7 +395,7 @@ def planned_delay(delay: Any, lost: Any) -> Delay | None:
     if delay is None and lost is None:
         return None
     share = 0.0 if lost is None else check("lost", lost, LostShare)
-    return Delay(mean=float(delay or 0.0), law="fixed", lost=share)
+    return Delay(mean=float(delay or 0.0), lost=share)
 
 
 def planned_policy(

@@ -105,7 +105,8 @@ def play_with_drift(
     changes, rows = _arm_changes(log, log.times), list[Standing]()
     for losses, policies in kinds.items():
         draw = partial(_drifting_worlds, worlds, changes, (low, high), rounds, losses)
-        played = replace(trial, worlds=draw, rounds=rounds).play(
+        feedback = trial.feedback.in_units((low, high), losses=losses)
+        played = replace(trial, worlds=draw, rounds=rounds, feedback=feedback).play(
             policies, repetitions, None, stream=_DRIFT_STREAM
         )
         rows += [_scaled(row, high - low) for row in rank_policies(*played)]

@@ -100,7 +100,9 @@ def play_with_features(
     rewards = (np.clip(log.logged.rewards, low, high) - low) / (high - low)
     fitted = coefficient_posterior(gain.rows, log.logged.arms, rewards, len(log.labels))
     trial = dataclasses.replace(
-        trial, worlds=lambda seed: draw_linear_worlds(gain.rows, *fitted, seed)
+        trial,
+        worlds=lambda seed: draw_linear_worlds(gain.rows, *fitted, seed),
+        feedback=trial.feedback.in_units(limits),
     )
     known = {"arms": len(log.labels), "horizon": trial.rounds, "epsilon": epsilon}
     played = _play(trial, known, gain.scaling, delta, repetitions)

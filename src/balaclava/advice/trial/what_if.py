@@ -10,7 +10,7 @@ from balaclava.errors import ParameterError
 from balaclava.policies.base import Policy
 from balaclava.simulation.engine import Progress
 from balaclava.simulation.results import Results
-from balaclava.simulation.reward_delays import Delay
+from balaclava.simulation.reward_delays import Delay, LawName
 
 _EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 _HORIZONS = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)  # seconds on two cores
@@ -42,16 +42,27 @@ class Explorer:
 
     Args:
         log: The log.
-        epsilon: Where the slider of epsilon begins.
         workers: Threads; by default one per core.
+        law: Of the delays, geometric by default.
+        lost: Share of rewards that never arrive.
+        settling: `patience`, `settle` and `missing`, as in `bl.simulate`.
 
     Attributes:
         stops: The values that each setting may have, by name, in ascending order.
         start: The settings to begin with.
     """
 
-    def __init__(self, log: LogSummary, workers: int | None = None) -> None:
-        self.log, self._workers = log, workers
+    def __init__(
+        self,
+        log: LogSummary,
+        workers: int | None = None,
+        *,
+        law: LawName | None = None,
+        lost: float | None = None,
+        **settling: Any,
+    ) -> None:
+        self.log, self._workers, self._settling = log, workers, settling
+        self._law, self._lost = law or "geometric", lost or 0.0
         usual, arms = default_rounds(log), len(log.labels)
         fewest = arms if log.propensities is not None else 2
         self.stops: dict[str, tuple[Any, ...]] = {
@@ -80,12 +91,16 @@ class Explorer:
 
     def _answer(self, settings: WhatIf, progress: Progress | None) -> WhatIfAnswer:
         log = self.log.with_most_rows(settings.arms)
-        delay = Delay(mean=settings.delay) if settings.delay else None
+        delay = None
+        if settings.delay or self._lost:
+            law: LawName = self._law if settings.delay else "geometric"
+            delay = Delay(mean=settings.delay, law=law, lost=self._lost)
         comparison = compare(
             log,
             epsilon=settings.epsilon,
             horizon=settings.horizon,
             delay=delay,
+            **self._settling,
             repetitions=_REPETITIONS,
             workers=self._workers,
             progress=progress,

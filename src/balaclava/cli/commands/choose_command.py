@@ -55,12 +55,15 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
     Example: balaclava choose
     Example: balaclava choose --goal best --arms 4 --horizon 1200 --average 0.6 --difference 0.1
     Example: balaclava choose --arms 4 --horizon 20000 --epsilon 0.1,0.3,1,3
+    Example: balaclava choose --arms 4 --horizon 20000 --delay 300 --settle window --patience 600 \\
+                 --missing 0
     Example: balaclava choose --rewards bounded --arms 5 --horizon 10000 --epsilon 1 \\
                  --average 0.03 --difference 0.005
     Example: balaclava choose --rewards heavy-tailed --typical 20 --largest 500 --one-in 10000
     """
     from balaclava.advice.choose.questions import what_would_change
     from balaclava.advice.choose.recommend import recommend
+    from balaclava.agents.settling import Settling
 
     ask = sys.stdin.isatty() and not as_json if ask is None else ask
     late = pop_delay(options)
@@ -78,9 +81,10 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
         advice = recommend(**answers, **goal, simulate=simulate, progress=progress, **late)
     scope = answers.get("scope", "trajectory")
     changes = what_would_change(advice, trust=answers["trust"], scope=scope)
+    settling = {name: late[name] for name in Settling._fields if name in late}
     if as_json:
         outlook = advice.expect(**late) if simulate else None
-        print_json(_as_json(advice, answers, changes, outlook))
+        print_json(_as_json(advice, answers, changes, outlook) | {"settling": settling})
         return
     print_code("policy", f"{advice.policy.name}, {advice.guarantee}")
     print_labelled("why", advice.why)
@@ -97,6 +101,9 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
         print_labelled("unused", f"{', '.join(unused)}: {advice.learner.name} does not take it")
     print_labelled("promise", advice.guarantee.explain())
     print_code("use", advice.code)
+    if settling:
+        words = ", ".join(f"{name}={value!r}" for name, value in settling.items())
+        print_code("agent", f"policy.agent({words})")
     if advice.plan is not None:
         print_labelled("plan", f"{advice.plan.sentence} Simulated: {advice.plan.conditions}.")
     if simulate:

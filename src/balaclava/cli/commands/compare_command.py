@@ -12,7 +12,14 @@ import click
 from click.core import ParameterSource
 
 from balaclava.cli import terminal
-from balaclava.cli.options import combined, delay_options, option, pop_delay, workers_option
+from balaclava.cli.options import (
+    combined,
+    feedback_options,
+    late_options,
+    option,
+    pop_delay,
+    workers_option,
+)
 
 if TYPE_CHECKING:
     from balaclava.advice.log.log_summary import LogSummary
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 _READING_OPTIONS = (
     *("reward_range", "outside", "clip", "clip_from", "clip_quantiles", "propensity", "time"),
     *("person", "features", "min_rows", "sep", "encoding", "decimal", "drop_missing", "missing"),
-    *("outcomes", "by", "window", "outcomes_as", "time_format"),
+    *("outcomes", "by", "window", "until", "outcomes_as", "per", "time_format"),
 )
 _SLOW_IMPORTS = ("numba", "numba.np.arraymath", "scipy.special")  # loaded while reading the log
 
@@ -69,7 +76,12 @@ _log_options = combined(  # how a log is read; `explore` has the same
     option("--min-rows", click.IntRange(2), "Leave out arms with fewer rows."),
     option("--arms", click.IntRange(2), "Use this many arms only, those with the most rows."),
     option("--drop-missing", bool, "Leave out rows that lack a value."),
-    option("--missing", float, "Reward of rows whose reward is empty: 0 for no purchase."),
+    option(
+        "--missing",
+        float,
+        "Reward where none came: of rows whose reward is empty, and with --settle window of those "
+        "that are late or lost. 0 for no purchase.",
+    ),
     option("--outcomes", "FILE", "A file of outcomes, such as purchases; has the reward column."),
     option(
         "--by",
@@ -84,6 +96,17 @@ _log_options = combined(  # how a log is read; `explore` has the same
         default="sum",
     ),
     option("--window", "7d", "With --outcomes: how long after a row its outcomes count."),
+    option(
+        "--until",
+        "TIME",
+        "With --outcomes: when both files end; by default at the last row of either.",
+    ),
+    option(
+        "--per",
+        ["row", "person"],
+        "What counts: each row, or each participant once, with the arm of the first row.",
+        default="row",
+    ),
     option("--time-format", "FORMAT", "Of times, such as '%d/%m/%Y %H:%M'; by default detected."),
     option("--sep", "CHARACTER", "Separator of cells; by default detected."),
     option("--encoding", "NAME", "Encoding of the text; by default detected."),
@@ -112,18 +135,13 @@ _log_options = combined(  # how a log is read; `explore` has the same
 @option(
     "--assessment",
     Path,
-    "Start the input of a review board's page, with the policy that fits best; with --outcomes, "
-    "write the joined log beside it.",
+    "Start the input of a review board's page, with the policy that fits best; with --outcomes "
+    "or --per person, write the rows that count beside it.",
     metavar="FILE.toml",
 )
 @option("--json as_json", bool, "Print everything as JSON.")
 @workers_option
-@delay_options
-@option(
-    "--settle",
-    ["arrival", "window"],
-    "When a reward counts; window needs --patience. A lost one is 0.",
-)
+@feedback_options
 def compare(
     log: str,
     arm: str,
@@ -141,7 +159,8 @@ def compare(
     If rewards are in a second file, such as purchases, give it with --outcomes: a row's reward is
     the sum of the outcomes of its id (--by) within the window after it, 0 if there are none; with
     --outcomes-as any it is 1 if there are any, as for conversions. An id counts as a participant,
-    unless --person names another column.
+    unless --person names another column. Visitors return: an outcome counts for the last row before
+    it, or with --per person for the visitor's first row, and later rows are left out.
 
     Looking at a log is not itself private. No single reward is displayed.
 
@@ -151,7 +170,7 @@ def compare(
     Example: balaclava compare views.csv --arm price --outcomes purchases.csv --reward paid \\
              --by visitor --time at --window 7d
     Example: balaclava compare views.csv --arm price --outcomes purchases.csv --outcomes-as any \\
-             --by visitor --time at --window 7d
+             --by visitor --time at --window 7d --per person
     """
     from balaclava._core.atomic_files import require_writable_file
     from balaclava.advice.trial.compare import LOG_NOT_PRIVATE
@@ -166,16 +185,13 @@ def compare(
             "--assessment plays on the whole log; remove arms from it instead of --min-rows, --arms"
         )
     joined = None
-    if assessment is not None and options["outcomes"] is not None:
+    derived = options["outcomes"] is not None or options["per"] == "person"
+    if assessment is not None and derived:
         joined = assessment.with_name(f"{assessment.stem}-log.csv")
     for place in (out, assessment, joined):
         if place is not None:
             require_writable_file(place)
-    late = pop_delay(options)
-    if (settle := options.pop("settle")) is not None:
-        late["settle"] = settle
-        if settle == "window":
-            late["missing"] = 0.0
+    late = _pop_feedback(options)
     summary, read_options = _read_summary(log, arm, reward, options)
     if not as_json:
         terminal.print_sentences([summary.best_arm_test.sentence, LOG_NOT_PRIVATE, ""])
@@ -196,12 +212,24 @@ def compare(
         _write_assessment(comparison, assessment, source, arm, name, read_options)
         if joined is not None:
             _write_joined_log(summary, joined, arm, name)
-            words = f"wrote {joined}, the log with its outcomes: keep it confidential"
+            words = f"wrote {joined}, the rows that count with their rewards: keep it confidential"
             click.echo(words, err=as_json)
         click.echo(
             f"wrote {assessment}: fill it in, then balaclava report --assessment {assessment}",
             err=as_json,
         )
+
+
+def _pop_feedback(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options on delays, and return them; `missing` stays, to read the log by."""
+    missing = options["missing"]
+    late = pop_delay(options)
+    options["missing"] = missing
+    if late.get("settle") != "window":
+        late.pop("missing", None)
+    elif options["outcomes"] is not None:
+        late.setdefault("missing", 0.0)  # as in the log: no outcome in the window is 0
+    return late
 
 
 def _read_summary(
@@ -356,6 +384,7 @@ def _column_names(text: str | None) -> list[str]:
 @_log_options
 @option("--port", click.IntRange(0, 65535), "Of this machine; 0 for a free one.", default=0)
 @workers_option
+@late_options
 def explore(
     log: str, arm: str, reward: str | None, port: int, workers: int | None, **options: Any
 ) -> None:
@@ -363,26 +392,33 @@ def explore(
 
     Each position is simulated when you choose it: the page has what `balaclava compare` displays at
     these settings. It is served to this machine only, at an address that is new each time, and is
-    as confidential as the log. Ctrl-C stops it.
+    as confidential as the log. Ctrl-C stops it. How rewards are lost, and when they count, is the
+    same at all positions.
 
     \b
     Example: balaclava explore visits.csv --arm page --reward clicked
+    Example: balaclava explore visits.csv --arm page --reward clicked --lost 0.1 --settle window \\
+                 --patience 500 --missing 0
     """
     from balaclava.advice.trial.compare import LOG_NOT_PRIVATE
     from balaclava.advice.trial.what_if import Explorer
     from balaclava.reporting.explore_server import ExploreServer
 
     reading = _given_options(click.get_current_context())
+    late = {name: options.pop(name) for name in ("law", "lost")}
+    settling = _pop_feedback(options)
     summary, _ = _read_summary(log, arm, reward, options)
-    explorer = Explorer(summary, workers)
+    explorer = Explorer(summary, workers, **late, **settling)
 
     def command(settings: WhatIf) -> str:
         chosen = {f"--{name}": value for name, value in settings._asdict().items()}
+        given = dict(reading)
         if not settings.delay:
             del chosen["--delay"]
+            given.pop("--law", None)
         if settings.arms == len(summary.labels):
             del chosen["--arms"]
-        words = [log, *_words(reading | chosen)]
+        words = [log, *_words(given | chosen)]
         return f"balaclava compare {shlex.join(words)}"
 
     with ExploreServer(explorer, command, port) as server:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from balaclava.cli.options import EPSILONS_TYPE, option
+from balaclava.cli.options import EPSILONS_TYPE, delay_options, option, pop_delay
 from balaclava.cli.terminal import print_json, print_sentences, waiting
 
 
@@ -21,14 +21,10 @@ from balaclava.cli.terminal import print_json, print_sentences, waiting
 @option("--difference", float, "Smallest lead of the best arm that matters.", required=True)
 @option("--confidence", float, "Chance that the named arm is the best.", default=0.95)
 @option("--policy", "NAME", "Policy to plan; by default dp-top-two.")
-@option("--delay", float, "Delay of a reward, in rounds.")
-@option("--lost", float, "Share of rewards that never arrive.")
-@option("--patience", int, "Rounds after which an outcome is given up, or its window ends.")
-@option("--settle", ["arrival", "window"], "When a reward counts; window needs --patience.")
-@option("--missing", float, "Outcome, 0 or 1, that counts if none came in the window.")
 @option("--participants", int, "How many there are: how often do they suffice?")
 @option("--out", Path, "Draw participants over epsilon into this file, such as plan.png.")
 @option("--seed", int, "Seed of the simulation.", default=1)
+@delay_options
 @option("--json as_json", bool, "Print the plan as JSON.")
 def plan(rate: float, difference: float, out: Path | None, as_json: bool, **options: Any) -> None:
     """Say how many participants it takes to name the best arm, and what privacy adds.
@@ -40,20 +36,21 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
     Beside dp-top-two: dp-even, a private test of fixed size; dp-imed, which plays for
     low regret; and a classic test of fixed size without privacy.
 
-    Rewards that do not arrive count for nothing, or with --settle window as --missing.
+    Rewards that do not arrive count for nothing, or with --settle window as --missing: 0 or 1.
 
     \b
     Example: balaclava plan --arms 3 --rate 0.05 --difference 0.02 --out plan.png
-    Example: balaclava plan --arms 4 --rate 0.6 --difference 0.1 --epsilon 1 --delay 300 --lost 0.05
+    Example: balaclava plan --arms 4 --rate 0.6 --difference 0.1 --epsilon 1 --delay 300 \\
+                 --law fixed --lost 0.05
     """
     from balaclava._core.atomic_files import require_writable_file
     from balaclava.advice.plan.trial_plan import plan as make_plan
 
     if out is not None:
         require_writable_file(out)
-    options["settle"] = options["settle"] or "arrival"
+    late = pop_delay(options)
     with waiting("simulating trials ..."):
-        table = make_plan(base_rate=rate, smallest_difference=difference, **options)
+        table = make_plan(base_rate=rate, smallest_difference=difference, **options, **late)
     if out is not None:
         table.plot(out)
     if as_json:

@@ -28,8 +28,6 @@ from balaclava.cli.terminal import progress_bar, waiting
 )
 @option("--trials", click.IntRange(100), "Games of each audit.", default=20_000)
 @delay_options
-@option("--settle", ["arrival", "window"], "When a reward counts; window needs --patience.")
-@option("--missing", float, "Value of a reward that did not arrive in its window.")
 def report(
     source: Path | None,
     assessment_file: Path | None,
@@ -51,8 +49,7 @@ def report(
     Example: balaclava report --assessment assessment.toml
     Example: balaclava report --assessment assessment.toml --delay 300 --lost 0.1
     """
-    settling = {name: options.pop(name) for name in ("settle", "missing")}
-    late = pop_delay(options) | {name: each for name, each in settling.items() if each is not None}
+    late = pop_delay(options)
     if (source is None) == (assessment_file is None):
         raise click.UsageError("give either SOURCE or --assessment FILE.toml")
     if assessment_file is not None:
