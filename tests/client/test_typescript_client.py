@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,6 @@ import pytest
 
 from tests import node
 from tests.service.servers import FaultyProxy, in_a_thread
-
-pytestmark = [pytest.mark.slow, node.needs_node]  # npm installs packages, and tsc compiles
 
 LIFE = """
 import { Client, ServiceConflictError, ServiceKeyError, ServiceLookupError } from "./dist/index.js";
@@ -87,6 +86,48 @@ const finished = await client.finish("safe", "new");
 console.log(JSON.stringify({ outside, inside, epsilon: finished.guarantee.epsilon,
   served: finished.served_arm }));
 """
+ADMIN = """
+import { Client, ServiceConflictError } from "./dist/index.js";
+const [url, key] = process.argv.slice(2);
+const client = new Client(url, { key });
+await client.setPopulation("visitors", 5);
+const charged = await client.chargeRelease("visitors", "log of spring", 0.5);
+await client.createExperiment({ name: "admin", policy: "dp-imed", parameters: { epsilon: 1 },
+  arms: ["a", "b"], reward_window: 3600, population: "visitors" });
+const decision = await client.decide("admin", { person: "cleo", sticky: true });
+const open = await client.decision(decision);
+await client.reward(decision, 1);
+const grown = await client.changeArms("admin", { add: ["c"], retire: ["a"], shares: { c: 0.25 } });
+const edited = await client.edit("admin", { owner: "pricing", archived: true });
+const listed = { usual: await client.experiments(),
+  all: await client.experiments({ archived: true, search: "pricing" }) };
+const cloned = await client.clone("admin", "admin 2", { purpose: "again" });
+const text = new TextDecoder().decode(await client.export("admin", { since: 0 }));
+const history = await client.history("admin", 10);
+const erased = await client.erase("cleo");
+const made = await client.createKey("decide", "shop", { lifetime: 60, experiments: ["admin"] });
+const one = await new Client(url, { key: made.key }).decide("admin", { person: "bo" });
+await client.revokeKey(made.id);
+const hook = await client.setWebhook(
+  "hook", "https://example.org/x", ["winner"], "0123456789abcdef"
+);
+const hooks = await client.webhooks();
+await client.deleteWebhook("hook");
+let refused = "";
+try { await client.changeArms("admin", { add: ["a"] }); } catch (error) { refused = error.message; }
+console.log(JSON.stringify({
+  left: charged.left_epsilon, open: open.state, arms: grown.arms, retired: grown.retired_arms,
+  shares: grown.shares, owner: edited.owner, archived: edited.archived,
+  usual: listed.usual.map((each) => each.name), all: listed.all.map((each) => each.name),
+  cloned: [cloned.arms, cloned.purpose, cloned.population],
+  lines: text.trim().split("\\n").map((line) => JSON.parse(line)).length,
+  points: history.decisions.length, erased: erased.decisions,
+  label: one.label, revoked: (await client.keys()).find((each) => each.id === made.id).revoked,
+  hook, hooks: hooks.length, none: (await client.webhooks()).length, refused,
+  events: (await client.ledger()).entries.map((each) => each.note),
+  version: (await client.version()).version,
+}));
+"""
 FLAGS = """
 import { OpenFeature } from "@openfeature/server-sdk";
 import { OFREPProvider } from "@openfeature/ofrep-provider";
@@ -109,7 +150,7 @@ await OpenFeature.close();
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return node.install(tmp_path_factory.mktemp("client"))
+    return node.install(tmp_path_factory.mktemp("client"))  # npm and tsc: slow
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +167,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
         yield address, key
 
 
+@pytest.mark.slow
+@node.needs_node
 def test_from_the_first_decision_to_the_results(built: Path, server: tuple[str, str]) -> None:
     told = json.loads(node.run(built, LIFE, *server))
     assert told["state"] == "running"
@@ -152,6 +195,35 @@ def test_from_the_first_decision_to_the_results(built: Path, server: tuple[str, 
     ]
 
 
+@pytest.mark.slow
+@node.needs_node
+def test_the_calls_of_administrators(built: Path, server: tuple[str, str]) -> None:
+    import balaclava as bl
+
+    told = json.loads(node.run(built, ADMIN, *server))
+    assert (told["left"], told["open"]) == (4.5, "open")
+    assert (told["arms"], told["retired"]) == (["a", "b", "c"], ["a"])
+    assert told["shares"] == {"c": 0.25}
+    assert (told["owner"], told["archived"]) == ("pricing", True)
+    assert "admin" not in told["usual"]
+    assert told["all"] == ["admin"]
+    assert told["cloned"] == [["b", "c"], "again", None]
+    assert told["lines"] > 1
+    assert told["points"] >= 1
+    assert told["erased"] == 1
+    assert told["label"] in ("b", "c")
+    assert told["revoked"] is not None
+    assert told["hook"] == {
+        "name": "hook", "url": "https://example.org/x", "events": ["winner"]
+    }  # fmt: skip
+    assert (told["hooks"], told["none"]) == (1, 0)
+    assert "'a'" in told["refused"]
+    assert any("log of spring" in note for note in told["events"])
+    assert told["version"] == bl.__version__
+
+
+@pytest.mark.slow
+@node.needs_node
 def test_safeguards(built: Path, server: tuple[str, str]) -> None:
     told = json.loads(node.run(built, SAFEGUARDS, *server))
     assert (told["outside"]["label"], told["outside"]["learns"]) == ("old", False)
@@ -160,6 +232,8 @@ def test_safeguards(built: Path, server: tuple[str, str]) -> None:
     assert told["served"] == "new"
 
 
+@pytest.mark.slow
+@node.needs_node
 def test_faults_are_retried_under_the_same_request_id(built: Path, server: tuple[str, str]) -> None:
     address, key = server
     busy = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\n"
@@ -180,6 +254,8 @@ def test_faults_are_retried_under_the_same_request_id(built: Path, server: tuple
         assert client.experiment("page")["decisions"] == 3
 
 
+@pytest.mark.slow
+@node.needs_node
 def test_a_stock_provider_from_npm(built: Path, server: tuple[str, str]) -> None:
     answers = json.loads(node.run(built, FLAGS, *server))
     for person in ("ann", "bob"):
@@ -191,3 +267,31 @@ def test_a_stock_provider_from_npm(built: Path, server: tuple[str, str]) -> None
     assert answers["without"]["value"] == "code default"
     assert answers["without"]["errorCode"] == "TARGETING_KEY_MISSING"
     assert answers["unknown"]["errorCode"] == "FLAG_NOT_FOUND"
+
+
+def test_it_has_the_calls_and_the_fields_of_the_service() -> None:
+    """What the Python client can call, and what answers have, by name; types are tsc's."""
+    from balaclava.client.clients import ServiceCalls, endpoint
+    from balaclava.service.http import answers, payloads
+
+    source = node.CLIENT / "src"
+    methods = set(re.findall(r"^  async (\w+)\(", (source / "index.ts").read_text(), re.MULTILINE))
+    calls = [name for name, each in vars(ServiceCalls).items() if isinstance(each, endpoint)]
+    named = {re.sub(r"_(\w)", lambda found: found[1].upper(), name) for name in calls}
+    assert named - methods == set()
+    documents = (source / "documents.ts").read_text()
+    for interface, body in {
+        **{name.removesuffix("Out"): each for name, each in vars(answers).items()
+           if name.endswith("Out")},
+        "Arm": answers.ArmOut, "DecisionState": answers.DecisionStateOut,
+        "ApiKey": answers.KeyOut, "LedgerEntry": answers.EntryOut,
+        "Decision": payloads.DecisionOut, "ExperimentDefinition": payloads.ExperimentIn,
+    }.items():  # fmt: skip
+        found = re.search(rf"^export interface {interface}\b.*?\n}}", documents, re.M | re.S)
+        if found is None:
+            continue
+        text = found[0]
+        if interface == "Experiment":  # it has those of its definition, too
+            text += re.search(r"interface ExperimentDefinition .*?\n}", documents, re.S)[0]  # type: ignore[index]
+        fields = {each.alias or name for name, each in body.model_fields.items()}
+        assert fields - set(re.findall(r"^  (\w+)\??:", text, re.M)) == set(), interface

@@ -11,15 +11,27 @@ import {
   WindowOverError,
 } from "./errors.js";
 import type {
+  ApiKey,
+  ArmChanges,
+  CloneChanges,
   Decision,
+  DecisionState,
+  Erased,
   Experiment,
+  ExperimentChanges,
   ExperimentDefinition,
+  History,
+  Ledger,
   Plan,
   Population,
   Privacy,
   Results,
   RewardReceipt,
+  Role,
   StoppingQuery,
+  Version,
+  Webhook,
+  WebhookEvent,
 } from "./documents.js";
 
 export * from "./errors.js";
@@ -59,11 +71,13 @@ export interface DecideOptions {
 }
 
 interface Call {
-  method: "GET" | "POST" | "PUT";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   path: string;
   body?: unknown;
-  query?: StoppingQuery | { confidence?: number } | { points?: number };
+  query?: Record<string, string | number | boolean | undefined>;
   seconds?: number; // for all attempts together
+  once?: boolean; // not safe to send again
+  file?: boolean; // the answer is a file, not JSON
 }
 
 // Seconds, as in the Python client. The first wait is longer than a commit; the longest spreads
@@ -168,9 +182,11 @@ export class Client {
     return (await this.#send({ method: "POST", path, body: definition })) as Experiment;
   }
 
-  /** List all experiments. */
-  async experiments(): Promise<Experiment[]> {
-    const answer = (await this.#get({}, "experiments")) as { experiments: Experiment[] };
+  /** List the experiments: with archived ones, or those with a text in name, owner or purpose. */
+  async experiments(
+    query: { archived?: boolean; search?: string } = {},
+  ): Promise<Experiment[]> {
+    const answer = (await this.#get(query, "experiments")) as { experiments: Experiment[] };
     return answer.experiments;
   }
 
@@ -194,6 +210,55 @@ export class Client {
     return (await this.#get({}, "experiments", name, "privacy")) as Privacy;
   }
 
+  /** Shares of decisions and released means over time, at up to `points` moments. */
+  async history(name: string, points = 300): Promise<History> {
+    return (await this.#get({ points }, "experiments", name, "history")) as History;
+  }
+
+  /** Change owner, purpose, retention, archived or guardrail limits. Admin only. */
+  async edit(name: string, changes: ExperimentChanges): Promise<Experiment> {
+    return this.#patch(name, { ...changes });
+  }
+
+  /** Add arms, retire arms, and set least shares: all of it or nothing. Admin only. */
+  async changeArms(name: string, changes: ArmChanges): Promise<Experiment> {
+    return this.#patch(name, {
+      ...(changes.add?.length ? { add_arms: changes.add } : {}),
+      ...(changes.retire?.length ? { retire_arms: changes.retire } : {}),
+      ...(changes.shares === undefined ? {} : { shares: changes.shares }),
+    });
+  }
+
+  /** Create an experiment like another one, with its live arms. Nothing learned is copied. */
+  async clone(experiment: string, name: string, changes: CloneChanges = {}): Promise<Experiment> {
+    return this.#change(experiment, "clone", { name, ...changes });
+  }
+
+  /** Definition, guarantee, releases and decisions as a file, never a reward. Admin only. */
+  async export(
+    name: string,
+    query: { format?: "jsonl" | "parquet"; since?: number; until?: number } = {},
+  ): Promise<Uint8Array> {
+    const path = pathOf("experiments", name, "export");
+    return (await this.#send({ method: "GET", path, query, file: true })) as Uint8Array;
+  }
+
+  /** Erase a person's data in all experiments. Admin only. It cannot be undone. */
+  async erase(person: string): Promise<Erased> {
+    const path = pathOf("persons");
+    return (await this.#send({ method: "DELETE", path, body: { person } })) as Erased;
+  }
+
+  /** The state of a decision, without its reward. Admin only. */
+  async decision(decision: Decision | string): Promise<DecisionState> {
+    return (await this.#get({}, "decisions", idOf(decision))) as DecisionState;
+  }
+
+  /** Versions of the service and of its database. */
+  async version(): Promise<Version> {
+    return (await this.#get({}, "version")) as Version;
+  }
+
   /** Privacy budgets: total, spent, left. */
   async populations(): Promise<Population[]> {
     const answer = (await this.#get({}, "populations")) as { populations: Population[] };
@@ -204,6 +269,65 @@ export class Client {
   async setPopulation(name: string, epsilon: number, delta = 0): Promise<Population> {
     const path = pathOf("populations", name);
     return (await this.#send({ method: "PUT", path, body: { epsilon, delta } })) as Population;
+  }
+
+  /** Charge a population for a release made elsewhere, before it is made. Admin only. */
+  async chargeRelease(
+    population: string,
+    release: string,
+    epsilon: number,
+    delta = 0,
+  ): Promise<Population> {
+    const body = { request_id: randomId(), release, epsilon, delta };
+    const path = pathOf("populations", population, "charges");
+    return (await this.#send({ method: "POST", path, body })) as Population;
+  }
+
+  /** All budgets and all ledger entries. Admin only. */
+  async ledger(): Promise<Ledger> {
+    return (await this.#get({}, "ledger")) as Ledger;
+  }
+
+  /** All API keys, without the keys themselves. Admin only. */
+  async keys(): Promise<ApiKey[]> {
+    return ((await this.#get({}, "keys")) as { keys: ApiKey[] }).keys;
+  }
+
+  /** Create an API key. Admin only, and never retried: that could create two. */
+  async createKey(
+    role: Role,
+    label = "",
+    options: { lifetime?: number; experiments?: string[] } = {},
+  ): Promise<ApiKey & { key: string }> {
+    const body = { role, label, ...options };
+    const call: Call = { method: "POST", path: pathOf("keys"), body, once: true };
+    return (await this.#send(call)) as ApiKey & { key: string };
+  }
+
+  /** Revoke an API key by its id. Admin only. */
+  async revokeKey(id: string): Promise<void> {
+    await this.#send({ method: "DELETE", path: pathOf("keys", id) });
+  }
+
+  /** All webhooks, without their secrets. Admin only. */
+  async webhooks(): Promise<Webhook[]> {
+    return ((await this.#get({}, "webhooks")) as { webhooks: Webhook[] }).webhooks;
+  }
+
+  /** Create or change a webhook; `secret` signs deliveries. Admin only. */
+  async setWebhook(
+    name: string,
+    url: string,
+    events: WebhookEvent[],
+    secret: string,
+  ): Promise<Webhook> {
+    const body = { url, events, secret };
+    return (await this.#send({ method: "PUT", path: pathOf("webhooks", name), body })) as Webhook;
+  }
+
+  /** Delete a webhook, and what it still had to deliver. Admin only. */
+  async deleteWebhook(name: string): Promise<void> {
+    await this.#send({ method: "DELETE", path: pathOf("webhooks", name) });
   }
 
   /** Pause an experiment: decisions are refused until it is resumed. */
@@ -225,6 +349,11 @@ export class Client {
     const path = pathOf("experiments", name, verb);
     const call: Call = { method: "POST", path };
     return (await this.#send(body === undefined ? call : { ...call, body })) as Experiment;
+  }
+
+  async #patch(name: string, body: object): Promise<Experiment> {
+    const path = pathOf("experiments", name);
+    return (await this.#send({ method: "PATCH", path, body })) as Experiment;
   }
 
   async #get(query: NonNullable<Call["query"]>, ...parts: string[]): Promise<unknown> {
@@ -271,12 +400,15 @@ export class Client {
       const left = call.seconds === undefined ? Infinity : (end - now()) / 2;
       try {
         const answer = await this.#attempt(call, Math.max(left, LEAST_TIMEOUT));
-        if (!TRANSIENT.includes(answer.status)) return answer.document;
+        if (!TRANSIENT.includes(answer.status) || call.once) {
+          return call.file ? answer.file : answer.document;
+        }
         status = answer.status;
         retryAfter = secondsUntil(answer.response.headers.get("retry-after"));
         fault = answer.detail || `HTTP ${status}`;
       } catch (error) {
         if (error instanceof ServiceError) throw error;
+        if (call.once) throw broken(call);
         fault = error instanceof Error ? error.message : "the connection broke";
       }
       const longest = Math.min(FIRST_WAIT * 2 ** attempt, LONGEST_WAIT);
@@ -288,7 +420,9 @@ export class Client {
 
   async #attempt(call: Call, left: number): Promise<Answer> {
     const query = new URLSearchParams();
-    for (const [name, value] of Object.entries(call.query ?? {})) query.set(name, String(value));
+    for (const [name, value] of Object.entries(call.query ?? {})) {
+      if (value !== undefined) query.set(name, String(value));
+    }
     const search = query.size ? `?${query}` : "";
     const seconds = Math.min(this.#timeout, left);
     const json = call.body === undefined ? {} : { "content-type": "application/json" };
@@ -303,7 +437,7 @@ export class Client {
         redirect: "error",
         ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
       });
-      return new Answer(response, await response.text());
+      return new Answer(response, new Uint8Array(await response.arrayBuffer()));
     } finally {
       clearTimeout(timer);
     }
@@ -316,9 +450,18 @@ class Answer {
 
   constructor(
     readonly response: Response,
-    readonly text: string,
+    readonly content: Uint8Array,
   ) {
     this.status = response.status;
+  }
+
+  get text(): string {
+    return new TextDecoder().decode(this.content);
+  }
+
+  /** The content of a file. Throws if it is an error. */
+  get file(): Uint8Array {
+    return this.response.ok ? this.content : (this.document as never);
   }
 
   /** The detail of a problem document; empty for any other response. */
@@ -338,6 +481,7 @@ class Answer {
         this.detail || "the answer is not from a balaclava service; check the URL, and any proxy";
       throw errorOf(this.status, `${detail} (HTTP ${this.status})`);
     }
+    if (this.status === 204) return undefined;
     try {
       return JSON.parse(this.text);
     } catch {
@@ -348,6 +492,13 @@ class Answer {
       );
     }
   }
+}
+
+function broken(call: Call): ServiceUnavailableError {
+  return new ServiceUnavailableError(
+    `the connection broke during ${call.method} ${call.path}, which is not safe to repeat; check ` +
+      "whether the service did it before you send it again",
+  );
 }
 
 function unavailable(
