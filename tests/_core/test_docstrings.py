@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import unicodedata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,14 +168,48 @@ def test_arguments_of_a_function_are_checked_and_described() -> None:
 
 
 def test_every_paper_has_a_bibtex_entry() -> None:
+    """The same authors, title and year as in the bibliography, with given names."""
     keys = set()
-    for paper in bibliography():
+    for paper, full in bibliography().items():
         entry = bibtex(paper)
         assert entry.count("{") == entry.count("}")
         keys.add(entry.partition(",")[0])
-        assert f"year = {{{re.findall('[0-9]{4}', paper)[0]}}}" in entry
+        fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE))
+        names, _, year = paper.rpartition(" ")
+        assert fields["year"] == year[:4]
+        authors = [author.partition(", ") for author in plain(fields["author"]).split(" and ")]
+        assert ", ".join(family for family, _, _ in authors) == plain(names)
+        if "title" in fields:
+            assert full.startswith(f"{names}. {fields['title'][1:-1]}. ")
+            assert all(given for _, _, given in authors)
     assert len(keys) == len(bibliography())
-    assert "author = {Azize and Jourdan and {Al Marjani} and Basu}" in bibtex(
-        "Azize, Jourdan, Al Marjani, Basu 2024"
-    )
+    assert "Al Marjani, Aymen and Basu" in bibtex("Azize, Jourdan, Al Marjani, Basu 2024")
+
+
+def plain(names: str) -> str:
+    """Names without accents, which BibTeX writes as in {\\'e}."""
+    letters = re.sub(r"\{\\\W(\w)\}", r"\1", names)
+    return unicodedata.normalize("NFKD", letters).encode("ascii", "ignore").decode()
+
+
+def test_the_citation_file_has_the_same_papers() -> None:
+    text = (Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8")
+    entries = {
+        re.search(r"title = \{\{(.*)\}\}", each): each for each in map(bibtex, bibliography())
+    }
+    titles = {found[1]: each for found, each in entries.items() if found}
+    for reference in text.partition("references:")[2].split("  - type: ")[1:]:
+        entry = titles[re.search(r"title: (.*)", reference)[1]]  # type: ignore[index]
+        people = re.findall(r"\{family-names: (.*), given-names: (.*)\}", reference)
+        assert f"author = {{{' and '.join(map(', '.join, people))}}}" in plain_entry(entry)
+        for theirs, ours in (("year", "year"), ("volume", "volume"), ("start", "pages")):
+            value = re.search(rf"^    {theirs}: (\d+)$", reference, re.MULTILINE)
+            assert value is None or f"{ours} = {{{value[1]}" in entry
+
+
+def plain_entry(entry: str) -> str:
+    return "\n".join(plain(line) if "author" in line else line for line in entry.splitlines())
+
+
+def test_policies_name_their_papers() -> None:
     assert cited(POLICIES.get("dp-se")) == ["Sajed, Sheffet 2019"]

@@ -43,29 +43,19 @@ def cited(cls: type[Declared]) -> list[str]:
 
 
 def bibtex(paper: str) -> str:
-    """The entry of a paper for BibTeX, with the family names that the bibliography has.
+    """The entry of a paper for BibTeX, from bibliography.bib.
 
-    >>> print(bibtex("Wang, Zhu 2024"))
-    @misc{WangZhu2024,
-      author = {Wang and Zhu},
-      title = {{Optimal learning policies for differential privacy in multi-armed bandits}},
-      howpublished = {JMLR},
-      year = {2024},
-    }
+    >>> print(bibtex("Catoni 2012").splitlines()[1])
+      author = {Catoni, Olivier},
     """
-    names, _, year = paper.rpartition(" ")
-    title, _, venue = bibliography()[paper].removeprefix(f"{names}. ").partition(". ")
-    authors = (f"{{{name}}}" if " " in name else name for name in names.split(", "))
-    venue = re.sub(r",? ?\d{4}\.?$", "", venue)
     ascii_only = unicodedata.normalize("NFKD", paper).encode("ascii", "ignore").decode()
-    fields = {
-        "author": " and ".join(authors),
-        "title": f"{{{title}}}" if title != f"{paper}." else "",
-        "howpublished": venue,
-        "year": year[:4],
-    }
-    lines = [f"  {name} = {{{value}}},\n" for name, value in fields.items() if value]
-    return f"@misc{{{re.sub('[^A-Za-z0-9]', '', ascii_only)},\n{''.join(lines)}}}"
+    return _bibtex_entries()[re.sub("[^A-Za-z0-9]", "", ascii_only)]
+
+
+@functools.cache
+def _bibtex_entries() -> dict[str, str]:
+    text = Path(__file__).with_name("bibliography.bib").read_text("ascii").strip()
+    return {each[each.index("{") + 1 : each.index(",")]: each for each in text.split("\n\n")}
 
 
 def complete_docstring(cls: type[Declared]) -> None:
