@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 AXE = Path(__file__).parent / "vendor" / "axe-core-4.14.0.min.js"
 NAMES = [HOSTILE, "window", "arrival", "many", "single", "new"]
-PAGES = ["/", "/ledger", "/keys", "/experiments/new/finish", "/experiments/nothing"]
+PAGES = [
+    "/",
+    "/ledger",
+    "/keys",
+    "/experiments/new/finish",
+    "/experiments/new/arms",
+    "/experiments/nothing",
+]
 PAGES += [f"/experiments/{quote(name, safe='')}" for name in NAMES]
 
 

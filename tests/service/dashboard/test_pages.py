@@ -241,8 +241,40 @@ def test_arms_are_added_and_retired(
     assert (after["arms"][-1], after["retired_arms"]) == (MARKUP, [first])
     assert first not in Page(admin.get(path).text).values("value")
     for fields in ({}, {"add": first}, {"retire": "stranger"}, {"add": "x" * 501}):
-        assert admin.post(path, data=form | fields).status_code == 422
+        refusal = admin.post(path, data=form | fields)
+        assert refusal.status_code == 422
+        assert 'class="complaint" role="alert"' in refusal.text
+        assert fields.get("add", "") in Page(refusal.text).values("value")
     assert filled.service.experiment("season") == after
+
+
+def test_arms_that_cannot_change_have_no_form(filled: FilledService, admin: TestClient) -> None:
+    filled.create("epochs", policy="dp-se", parameters={"epsilon": 1.0, "failure_probability": 0.1})
+    filled.create("over")
+    over = "/experiments/over/finish"
+    assert admin.post(over, data={"token": token_of(admin.get(over).text)}).status_code == 200
+    for name, why in (("epochs", "he arms of dp-se cannot change: "), ("over", "is finished; its")):
+        before, path = filled.service.experiment(name), f"/experiments/{name}/arms"
+        page = admin.get(path)
+        assert why in " ".join(Page(page.text).text.split())
+        assert path not in Page(page.text).values("action")
+        form = {"token": token_of(admin.get("/").text), "add": "new"}
+        refusal = admin.post(path, data=form)
+        assert (refusal.status_code, why in refusal.text) == (409, True)
+        assert filled.service.experiment(name) == before
+
+
+def test_a_retired_arm_stays_marked(filled: FilledService, admin: TestClient) -> None:
+    """Its releases stay in the table; the lead goes to a live arm."""
+    filled.create("leading", settle="arrival", default_reward=None)
+    for _ in range(10):
+        filled.reward(filled.decide("leading", 50), best=1)
+    leader = filled.service.results("leading")["leader"]
+    assert leader is not None
+    path = "/experiments/leading/arms"
+    form = {"token": token_of(admin.get(path).text), "retire": leader}
+    text = " ".join(Page(admin.post(path, data=form).text).text.split())
+    assert f"{leader} retired" in text
 
 
 def test_the_page_for_a_review_board_states_the_guarantee_of_the_service(

@@ -81,26 +81,39 @@ def add_changes(
         }
         return Response(text, media_type="text/html; charset=utf-8", headers=headers)
 
+    def arms_page(
+        request: Request, session: sessions.Session, name: str, problem: Problem | None, add: str
+    ) -> Response:
+        values = {
+            "experiment": service.experiment(name),
+            "refusal": service.committed(name).fixed_arms,
+            "longest": _LONGEST_ARM_LABEL,
+            "complaint": problem and problem.detail,
+            "add": add,
+        }
+        return pages.page(request, "arms.html", session, values, problem.status if problem else 200)
+
     @routes.get("/experiments/{name}/arms")
     def arms(request: Request, name: str) -> Response:
-        session = auth.admin(request)
-        values = {"experiment": service.experiment(name), "longest": _LONGEST_ARM_LABEL}
-        return pages.page(request, "arms.html", session, values)
+        return arms_page(request, auth.admin(request), name, None, "")
 
     @routes.post("/experiments/{name}/arms")
     async def change_arms(request: Request, name: str) -> Response:
         session = await run_in_threadpool(auth.admin, request)
         form = await _checked(request, session)
         add, retire = form.get("add", "").strip(), form.get("retire", "")
-        if len(add) > _LONGEST_ARM_LABEL or not (add or retire):
-            raise Problem(
-                422,
-                "name an arm to add, or choose one to retire; a label has at most "
-                f"{_LONGEST_ARM_LABEL} characters",
-            )
         changes = {"add_arms": [add] * bool(add), "retire_arms": [retire] * bool(retire)}
         named = {what: labels for what, labels in changes.items() if labels}
-        await service.edit(name, named, session.key.actor)
+        try:
+            if len(add) > _LONGEST_ARM_LABEL or not named:
+                raise Problem(
+                    422,
+                    "name an arm to add, or choose one to retire; a label has at most "
+                    f"{_LONGEST_ARM_LABEL} characters",
+                )
+            await service.edit(name, named, session.key.actor)
+        except Problem as problem:
+            return await run_in_threadpool(arms_page, request, session, name, problem, add)
         return redirect(request, f"/experiments/{quote(name, safe='')}")
 
     @routes.get("/experiments/{name}/{change}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from balaclava.service.engine.jobs import BY_SERVICE, WriteJob
-from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
+from balaclava.service.engine.served_experiment import ServedExperiment
 from balaclava.service.engine.unit_of_work import Prefetch, UnitOfWork
 from balaclava.service.problems import Problem
 from balaclava.service.store.ledger import EDITED, Ledger
@@ -31,8 +31,8 @@ class EditExperiment(WriteJob):
         settings = experiment.settings.changed(experiment.definition, other)
         changed = settings != experiment.settings
         if any(name in self.changes for name in _OF_ARMS):
-            if experiment.state == FINISHED:
-                raise Problem(409, "the experiment is finished; its arms cannot change")
+            if experiment.fixed_arms:
+                raise Problem(409, experiment.fixed_arms)
             work.revoke_leases(experiment)
             changed |= experiment.change_arms(
                 self.changes.get("add_arms", ()),

@@ -288,6 +288,21 @@ class ServedExperiment:
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
 
+    @property
+    def fixed_arms(self) -> str:
+        """Why the arms cannot change; empty if they can."""
+        policy = self.policy
+        if self.state == FINISHED:
+            return "the experiment is finished; its arms cannot change"
+        if self.definition.is_split:
+            return "an experiment with aggregators cannot change its arms; clone it"
+        if policy.fixed_arms:
+            return (
+                f"the arms of {policy.name} cannot change: {policy.fixed_arms}; create another "
+                "experiment, with dp-imed if its arms shall change"
+            )
+        return ""
+
     def change_arms(
         self,
         add: Sequence[str],
@@ -300,12 +315,7 @@ class ServedExperiment:
         To add an arm that was added before, or to retire one that was retired, changes nothing, so
         that a request may be repeated. Returns whether anything changed.
         """
-        if self.definition.is_split:
-            raise Problem(409, "an experiment with aggregators cannot change its arms; clone it")
-        try:
-            roster = self.runner.open_roster()
-        except ParameterError as error:
-            raise Problem(409, str(error)) from None
+        roster = self.runner.open_roster()
         before = self.arms, set(roster.retired), dict(roster.shares)
         gone = [self.arms[arm] for arm in roster.retired]
         later = set(self.arms[roster.policy.arms :]).difference(gone)
