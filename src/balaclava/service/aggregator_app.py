@@ -28,7 +28,6 @@ from balaclava.service.store.schema import experiments
 
 # Bytes
 _LARGEST_SHARE = 1_000  # of a device, which has no key
-_LARGEST_BATCH = 64_000_000  # of the decider: twice MOST_IN_BATCH ids, with room
 
 Uid = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Secret = Annotated[str, Field(min_length=32, max_length=200, pattern=r"^[\x21-\x7e]+$")]
@@ -106,6 +105,13 @@ class ReleaseIn(BatchIn):
 
     missing: Ids
     statement: Annotated[str, Field(max_length=64)]
+
+    @model_validator(mode="after")
+    def _of_the_batch(self) -> Self:
+        # Two ids joined by a newline have the digest of both, but would not be left out.
+        if len(set(self.missing)) != len(self.missing) or not set(self.missing) <= set(self.ids):
+            raise ValueError("missing must be decisions of the batch, each once")
+        return self
 
 
 class NoisySumOut(Payload):
@@ -203,14 +209,14 @@ def _add_batches(router: APIRouter, service: Service, tasks: TaskReader) -> None
     async def fix_batch(uid: Uid, label: Label, request: Request) -> JSONResponse:
         """Fix the set of a batch for good: the decisions that have a share."""
         await tasks.find_for_decider(uid, request)
-        payload = await _read(request, BatchIn, _LARGEST_BATCH)
+        payload = await _read(request, BatchIn, messages.LARGEST_BODY)
         return JSONResponse(await service.await_job(aggregator.FixBatch(uid, label, payload.ids)))
 
     @router.post("/v1/tasks/{uid}/batches/{label}/release", **_documented(ReleaseIn, NoisySumOut))
     async def release_batch(uid: Uid, label: Label, request: Request) -> JSONResponse:
         """Release the noisy sum of a fixed batch, once; a repetition gets the same answer."""
         await tasks.find_for_decider(uid, request)
-        payload = await _read(request, ReleaseIn, _LARGEST_BATCH)
+        payload = await _read(request, ReleaseIn, messages.LARGEST_BODY)
         terms = payload.ids, payload.missing, payload.statement
         job = aggregator.ReleaseBatch(service.ledger, uid, label, *terms)
         return JSONResponse(await service.await_job(job))
@@ -276,7 +282,7 @@ def create_aggregator_app(service: Service, *, keys: bool = True) -> FastAPI:
         metrics=metrics,
         local=not keys,
         root_path=service.root_path,
-        largest_body=max(_LARGEST_BATCH, LARGEST_BODY),
+        largest_body=max(messages.LARGEST_BODY, LARGEST_BODY),
     )
     add_error_handlers(app)
     complete_schema(app, keys)

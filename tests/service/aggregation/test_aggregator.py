@@ -133,6 +133,19 @@ def test_the_other_set_is_compared_before_noise_is_drawn(pair: Pair, ids: list[s
     assert pair.release(0, "0.1", ids, true).json()["size"] == 6
 
 
+def test_what_the_other_lacks_cannot_be_renamed(pair: Pair, ids: list[str]) -> None:
+    """A dishonest decider joins two ids: the digest stays, and both would be summed here."""
+    pair.share(dict.fromkeys(ids[2:], 1.0))
+    pair.share(dict.fromkeys(ids[:2], 1.0), sides=(1,))
+    stated = pair.fix(0, "0.1", ids).json()
+    pair.fix(1, "0.1", ids)
+    assert stated["missing"] == sorted(ids[:2])
+    for missing in (["\n".join(stated["missing"])], stated["missing"] * 2, ["A" * 22]):
+        answer = pair.release(1, "0.1", ids, stated | {"missing": missing})
+        assert answer.status_code == 422, answer.text
+    assert pair.release(1, "0.1", ids, stated).json()["size"] == 4
+
+
 def test_only_the_decider_fixes_and_releases(pair: Pair, ids: list[str]) -> None:
     for key in ("", PEER_KEY, TICKET_KEY, "x" * 32):
         assert pair.post(0, "PUT", "0.1", {"ids": ids}, key).status_code == 401

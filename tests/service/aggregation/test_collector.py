@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,14 @@ import httpx
 import pytest
 
 from balaclava.privacy.secret_shares import reward_steps, split
-from balaclava.service.aggregation.collector import ApplyRelease, ShareCollector, complete_batches
+from balaclava.service import share_messages as messages
+from balaclava.service.aggregation.collector import (
+    AggregatorClient,
+    ApplyRelease,
+    ShareCollector,
+    UnreachableError,
+    complete_batches,
+)
 from balaclava.service.engine import jobs
 from balaclava.service.engine.definition import ExperimentDefinition
 from balaclava.service.problems import Problem
@@ -40,45 +49,59 @@ class Decider:
         self.service = Service.open(str(folder / "decider.db"))
         self.pair = Pair(folder)
         self.collector = ShareCollector(self.service)
-        self.collector._http = self
+        self.collector._http = httpx.Client(transport=httpx.MockTransport(self.request))
         self.down: set[int] = set()  # aggregators that do not answer
         self.requests = self.lost = 0  # of a pass, and which answer is lost
         self.hostile: bytes | None = None  # what the second aggregator answers instead
-        asyncio.run(self.service.create(ExperimentDefinition.checked(**EXPERIMENT)))
-        (one, other) = self.service.share_tasks("shop")
-        self.uid = one["uid"]
-        for side, each in enumerate((one, other)):
-            task = each["task"] | {"peer_key": PEER_KEY}
-            added = self.pair.clients[side].put(f"/v1/tasks/{self.uid}", json=task)
-            assert added.status_code == 201, added.text
+        self.silent = "no task", threading.Event()  # what it does not answer, until when
+        self.uid = self.create("shop")
 
-    def request(self, method: str, url: str, content: str, headers: Any) -> httpx.Response:
+    def create(self, name: str) -> str:
+        """An experiment with both aggregators; its uid."""
+        definition = ExperimentDefinition.checked(**EXPERIMENT | {"name": name})
+        asyncio.run(self.service.create(definition))
+        tasks = self.service.share_tasks(name)
+        for each, client in zip(tasks, self.pair.clients, strict=True):
+            task = each["task"] | {"peer_key": PEER_KEY}
+            added = client.put(f"/v1/tasks/{each['uid']}", json=task)
+            assert added.status_code == 201, added.text
+        return str(tasks[0]["uid"])
+
+    def request(self, request: httpx.Request) -> httpx.Response:
         """A request of the collector, to the aggregator of its address."""
-        side = int(url.startswith("http://localhost:2"))
+        side = int(request.url.host == "localhost")
         if side in self.down:
             raise httpx.ConnectError("down")
         if side and self.hostile is not None:
-            return httpx.Response(200, content=self.hostile)
-        path = url.partition("/v1/")[2]
+            return httpx.Response(200, stream=httpx.ByteStream(self.hostile))
+        if side and self.silent[0] in str(request.url):
+            self.silent[1].wait()
+        path = "/v1/" + str(request.url).partition("/v1/")[2]
+        headers = {name: request.headers[name] for name in ("authorization", "content-type")}
         answer = self.pair.clients[side].request(
-            method, f"/v1/{path}", content=content, headers=headers
+            request.method, path, content=request.content, headers=headers
         )
         self.requests += 1
         if self.requests == self.lost:
             raise httpx.ReadTimeout("lost")
-        return answer
+        return httpx.Response(answer.status_code, stream=httpx.ByteStream(answer.content))
 
-    def decide(self, count: int) -> list[dict[str, Any]]:
-        text = self.service.run_job(jobs.MakeDecisions(self.service.vault, "shop", count))
+    def decide(self, count: int, name: str = "shop") -> list[dict[str, Any]]:
+        text = self.service.run_job(jobs.MakeDecisions(self.service.vault, name, count))
         return json.loads(text)["decisions"]
 
     def share(
-        self, decision: dict[str, Any], reward: float, sides: Any = (0, 1), shares: Any = None
+        self,
+        decision: dict[str, Any],
+        reward: float,
+        sides: Any = (0, 1),
+        shares: Any = None,
+        uid: str | None = None,
     ) -> None:
         shares = shares or split(reward_steps(reward), self.pair.bits)
         for side in sides:
             body = self.pair.share_body(shares[side], decision["ticket"])
-            path = f"/v1/tasks/{self.uid}/shares/{decision['decision_id']}"
+            path = f"/v1/tasks/{uid or self.uid}/shares/{decision['decision_id']}"
             assert self.pair.clients[side].put(path, json=body).json() == {"recorded": True}
 
     def end_windows(self) -> None:
@@ -90,6 +113,8 @@ class Decider:
         self.collector._later.clear()
         self.requests = 0
         self.collector.run_once()
+        for thread in self.collector._working.values():
+            thread.join()
 
     @property
     def pools(self) -> Any:
@@ -227,6 +252,47 @@ def test_a_hostile_answer_lets_the_batch_wait(decider: Decider, answer: bytes) -
     decider.hostile = None
     decider.collect()
     assert list(decider.pools.rewards) == [4, 4]
+
+
+def test_an_aggregator_that_never_answers_holds_up_its_own_experiments_alone(
+    decider: Decider,
+) -> None:
+    uid = decider.create("other")
+    for each in decider.decide(8):
+        decider.share(each, 1.0)
+    for each in decider.decide(8, "other"):
+        decider.share(each, 1.0, uid=uid)
+    decider.end_windows()
+    decider.silent = decider.uid, threading.Event()
+    try:
+        decider.collector.run_once()
+        decider.collector._working[uid].join()
+        decider.collector.run_once()  # the first request is left alone
+        other = decider.service.committed("other").runner.state
+        assert list(other.rewards) == [4, 4]
+        assert list(decider.pools.rewards) == [0, 0]
+        (late,) = (each for each in decider.collector._working.values() if each.is_alive())
+    finally:
+        decider.silent[1].set()
+    late.join()
+    assert list(decider.pools.rewards) == [4, 4]
+
+
+def test_an_answer_that_would_fill_the_memory_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "LARGEST_BODY", 1_000)
+    packed = gzip.compress(b'{"missing": []}' + b" " * 10**6)
+    answers = iter([b"[" * 1_001, b'{"missing": []}' + b" " * 1_000, packed, b'{"size": 1}'])
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.headers["accept-encoding"] == "identity"
+        return httpx.Response(200, stream=httpx.ByteStream(next(answers)))
+
+    http = httpx.Client(transport=httpx.MockTransport(answer))
+    client = AggregatorClient(http, "https://one.example.org", "5" * 64, "key")
+    for reason in ("too large", "too large", "too large|DecodeError"):
+        with pytest.raises(UnreachableError, match=reason):
+            client.call("PUT", "0.1", {})
+    assert client.call("PUT", "0.1", {}) == {"size": 1}
 
 
 def test_a_sum_that_rewards_do_not_reach_is_given_up(decider: Decider) -> None:

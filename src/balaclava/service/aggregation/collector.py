@@ -4,16 +4,20 @@ Nothing of a request is stored: an aggregator repeats its answers. So a decider 
 again, and gets what it would have got. While an aggregator does not answer, its batches stay open
 and decisions continue without them. A batch that an aggregator refuses for good, because it knows
 the label with other decisions (as after a restore of the decider), is given up.
+
+Each experiment is collected in a thread of its own: a dishonest aggregator that answers byte by
+byte, or never, holds up its own experiments alone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -128,26 +132,35 @@ class AggregatorClient:
     def __init__(self, http: Any, url: str, uid: str, key: str) -> None:
         self._http, self._base = http, f"{url.rstrip('/')}/v1/tasks/{uid}/batches"
         self._headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        self._headers["accept-encoding"] = "identity"
         self.url = url
 
     def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The answer; raises `RefusedError` or `UnreachableError`."""
         import httpx
 
+        terms = {"content": json.dumps(body), "headers": self._headers}
         try:
-            answer = self._http.request(
-                method, f"{self._base}/{path}", content=json.dumps(body), headers=self._headers
-            )
-            content = answer.json() if answer.is_success else {}
+            with self._http.stream(method, f"{self._base}/{path}", **terms) as answer:
+                if answer.status_code == HTTPStatus.CONFLICT:
+                    raise RefusedError(self.url)
+                if not answer.is_success:
+                    raise UnreachableError(f"{self.url}: HTTP {answer.status_code}")
+                content = json.loads(self._read(answer))
         except (httpx.HTTPError, ValueError, RecursionError) as error:
             raise UnreachableError(f"{self.url}: {type(error).__name__}") from None
-        if answer.status_code == HTTPStatus.CONFLICT:
-            raise RefusedError(self.url)
-        if not answer.is_success:
-            raise UnreachableError(f"{self.url}: HTTP {answer.status_code}")
         if not isinstance(content, dict):
             raise UnreachableError(f"{self.url}: an answer is not valid")
         return content
+
+    def _read(self, answer: Any) -> bytes:
+        """The body, as it came: a compressed one might unpack to any size."""
+        body = bytearray()
+        for part in answer.iter_raw():
+            body += part
+            if len(body) > messages.LARGEST_BODY:
+                raise UnreachableError(f"{self.url}: an answer is too large")
+        return bytes(body)
 
 
 def collect(
@@ -160,12 +173,12 @@ def collect(
     asked = batch.ids[: messages.MOST_IN_BATCH]
     body, path = {"ids": asked}, f"{batch.label}/release"
     try:
-        with ThreadPoolExecutor(2) as both:
-            fixed = list(both.map(lambda each: each.call("PUT", batch.label, body), clients))
-            lacking = [[str(id) for id in each["missing"]] for each in fixed]
-            words = [{"missing": lacking[n], "statement": fixed[n]["statement"]} for n in (1, 0)]
-            others = [body | word for word in words]
-            sums = list(both.map(lambda each, more: each.call("POST", path, more), clients, others))
+        fixed = [each.call("PUT", batch.label, body) for each in clients]
+        lacking = [[str(id) for id in each["missing"]] for each in fixed]
+        words = [{"missing": lacking[n], "statement": fixed[n]["statement"]} for n in (1, 0)]
+        sums = [
+            each.call("POST", path, body | word) for each, word in zip(clients, words, strict=True)
+        ]
         agreed = set(asked).difference(*lacking)
         if any(each["agreed"] != messages.ids_digest(agreed) for each in sums):
             raise RefusedError("the aggregators summed different decisions")
@@ -179,65 +192,87 @@ def collect(
 
 
 class ShareCollector(threading.Thread):
-    """Collects the releases of all experiments with aggregators, in its own thread."""
+    """Collects the releases of all experiments with aggregators, each in a thread of its own."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(name="balaclava-collector", daemon=True)
         self._service = service
         self._stopping = threading.Event()
         self._later: dict[str, tuple[float, float]] = {}  # by uid: next attempt, wait before it
+        self._working: dict[str, threading.Thread] = {}  # by uid
         self._http: Any = None
 
     def run(self) -> None:
         """Make a pass every so often, until stopped."""
         while not self._stopping.wait(SEARCH_SECONDS):
-            try:
+            with self._faults_logged():
                 self.run_once()
-            except (Problem, TimeoutError, *DATABASE_ERRORS):
-                if not self._stopping.is_set():
-                    log.warning("releases wait: the database does not answer")
-            except Exception:
-                log.exception("collecting releases failed")
 
     def stop(self) -> None:
-        """End after the current batch; wait a little for it."""
+        """End after the current batches; wait a little for them."""
         self._stopping.set()
-        self.join(_LAST_BATCH_SECONDS)
+        end = time.monotonic() + _LAST_BATCH_SECONDS
+        for thread in (self, *self._working.values()):
+            thread.join(max(end - time.monotonic(), 0.0))
 
     def run_once(self) -> None:
-        """Collect what is complete, of experiments whose aggregators answered last time."""
+        """Start to collect what is complete, of experiments whose aggregators answered last."""
+        self._working = {uid: each for uid, each in self._working.items() if each.is_alive()}
         for experiment in self._service.all_committed():
             definition = experiment.definition
-            moment, wait = self._later.get(definition.uid, (0.0, SEARCH_SECONDS))
+            moment, _ = self._later.get(definition.uid, (0.0, 0.0))
             due = definition.is_split and not experiment.is_over
-            if not due or time.monotonic() < moment:
+            if not due or definition.uid in self._working or time.monotonic() < moment:
                 continue
+            batches = complete_batches(self._service, experiment)
+            for first in itertools.islice(batches, 1):
+                terms = experiment, self._client(), itertools.chain([first], batches)
+                thread = threading.Thread(target=self._collect_all, args=terms, daemon=True)
+                self._working[definition.uid] = thread
+                thread.start()
+
+    def _collect_all(
+        self, experiment: ServedExperiment, http: Any, batches: Iterator[CompleteBatch]
+    ) -> None:
+        uid = experiment.definition.uid
+        with self._faults_logged():
             try:
-                self._collect_all(experiment)
-                self._later.pop(definition.uid, None)
+                for batch in batches:
+                    if self._stopping.is_set():
+                        return
+                    self._collect(experiment, http, batch)
+                self._later.pop(uid, None)
             except UnreachableError as error:
                 log.warning("experiment %d: releases wait for %s", experiment.id, error)
+                _, wait = self._later.get(uid, (0.0, SEARCH_SECONDS))
                 wait = min(2.0 * wait, _LONGEST_BACKOFF)
-                self._later[definition.uid] = time.monotonic() + wait, wait
+                self._later[uid] = time.monotonic() + wait, wait
 
-    def _collect_all(self, experiment: ServedExperiment) -> None:
+    def _collect(self, experiment: ServedExperiment, http: Any, batch: CompleteBatch) -> None:
         definition, vault = experiment.definition, self._service.vault
         clients = [
             AggregatorClient(
-                self._client(), url, definition.uid, messages.decider_key(vault, definition, side)
+                http, url, definition.uid, messages.decider_key(vault, definition, side)
             )
             for side, url in enumerate(definition.aggregators or ())
         ]
-        epsilon = experiment.policy.parameters["epsilon"]
-        for batch in complete_batches(self._service, experiment):
-            if self._stopping.is_set():
-                return
-            try:
-                missing, noisy_sum = collect(clients, batch, epsilon)
-            except RefusedError as error:
-                log.error("experiment %d: batch given up: %s", experiment.id, error)
-                missing, noisy_sum = batch.ids, 0.0
-            self._service.run_job(ApplyRelease(definition.name, batch, missing, noisy_sum))
+        try:
+            terms = collect(clients, batch, experiment.policy.parameters["epsilon"])
+        except RefusedError as error:
+            log.error("experiment %d: batch given up: %s", experiment.id, error)
+            terms = batch.ids, 0.0
+        self._service.run_job(ApplyRelease(definition.name, batch, *terms))
+
+    @contextlib.contextmanager
+    def _faults_logged(self) -> Iterator[None]:
+        """Log what goes wrong, and go on."""
+        try:
+            yield
+        except (Problem, TimeoutError, *DATABASE_ERRORS):
+            if not self._stopping.is_set():
+                log.warning("releases wait: the database does not answer")
+        except Exception:
+            log.exception("collecting releases failed")
 
     def _client(self) -> Any:
         if self._http is None:
