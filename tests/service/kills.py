@@ -28,7 +28,7 @@ from sqlalchemy import func, select
 from balaclava.service.service import Service
 from balaclava.service.store.schema import decisions
 from tests.service.conftest import postgres_process
-from tests.service.server_process import Server, keyless_settings
+from tests.service.server_process import HTTP, Server, keyless_settings
 
 CAP = 3
 LEAST = 15  # requests, so that a slow machine leases too
@@ -78,7 +78,7 @@ class Callers:
         while time.monotonic() < end:
             address = random.choice(self._servers).address
             try:
-                answer = httpx.post(f"{address}{path}", json=body, timeout=30)
+                answer = HTTP.post(f"{address}{path}", json=body, timeout=30)
             except httpx.TransportError:
                 time.sleep(0.02)
                 continue
@@ -114,7 +114,7 @@ class Callers:
         while not self._stop.is_set():
             address = random.choice(self._servers).address
             with contextlib.suppress(httpx.TransportError):
-                answer = httpx.get(f"{address}/v1/experiments/shop/results", timeout=30)
+                answer = HTTP.get(f"{address}/v1/experiments/shop/results", timeout=30)
                 for arm in answer.json()["arms"] if answer.status_code == 200 else ():
                     key = arm["arm"], arm["rewards"]
                     if arm["rewards"] and self.releases.setdefault(key, arm["mean"]) != arm["mean"]:
@@ -163,7 +163,7 @@ def check_kills(
     servers = [Server(keyless_settings(folder, url)) for _ in range(3)]
     for server in servers:
         server.start()
-    created = httpx.post(f"{servers[0].address}/v1/experiments", json=EXPERIMENT, timeout=60)
+    created = HTTP.post(f"{servers[0].address}/v1/experiments", json=EXPERIMENT)
     assert created.status_code == 201, created.text
     callers, counts = Callers(servers), Counter[str]()
     callers.start()

@@ -15,10 +15,14 @@ import httpx
 
 from balaclava.privacy.mechanisms.laplace import laplace_release
 from balaclava.privacy.randomness import SystemRandomness
+from balaclava.service.aggregator_app import serve_aggregator
 from balaclava.service.http.server import ServerSettings, serve
 from tests.service.servers import free_port
 
 laplace_release(SystemRandomness(), 0.0, 1.0, 1.0)  # loads the samplers, once for all forks
+# One for all requests: to make one takes tens of milliseconds. A killed server leaves connections
+# behind, so none is kept.
+HTTP = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0), timeout=60)
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([__name__])
 
@@ -50,8 +54,17 @@ def _serve(settings: ServerSettings) -> None:
     serve(settings, lambda address, key: None)
 
 
+def _aggregate(settings: ServerSettings) -> None:
+    serve_aggregator(settings, lambda address, key: None)
+
+
 class Server:
-    """The service on a database; every life of it is a process."""
+    """The service on a database; every life of it is a process.
+
+    Its target is in this module, which is loaded before the fork: other modules take seconds.
+    """
+
+    target = staticmethod(_serve)
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings, self.process = settings, None
@@ -61,15 +74,16 @@ class Server:
         return f"http://127.0.0.1:{self.settings.port}"
 
     def start(
-        self, target: Callable[[ServerSettings], None] = _serve, until: str = "/readyz"
+        self, target: Callable[[ServerSettings], None] | None = None, until: str = "/readyz"
     ) -> None:
         """A new life; back when it answers."""
+        target = target or self.target
         self.process = _PROCESSES.Process(target=target, args=(self.settings,), daemon=True)
         self.process.start()
         deadline = time.monotonic() + 120
         while True:
             try:
-                if httpx.get(f"{self.address}{until}").status_code == 200:
+                if HTTP.get(f"{self.address}{until}").status_code == 200:
                     return
             except httpx.TransportError:
                 pass
@@ -86,6 +100,12 @@ class Server:
         """In good order."""
         self.process.terminate()
         self.process.join(30)
+
+
+class Aggregator(Server):
+    """One of two aggregators."""
+
+    target = staticmethod(_aggregate)
 
 
 def keyless_settings(folder: Any, database: str | None = None) -> ServerSettings:

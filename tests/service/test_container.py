@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,18 @@ BASE = os.environ.get("BALACLAVA_IMAGE_BASE", "")
     os.getuid() == 0 and not BUILDER,
     reason="runs as root: name another user in BALACLAVA_IMAGE_USER",
 )
-def test_the_image_is_built_without_root_and_gets_ready(tmp_path: Path) -> None:
+def test_the_image_is_built_without_root_and_gets_ready() -> None:
     """About ten minutes; pulls the base image, or takes that of BALACLAVA_IMAGE_BASE."""
-    sources = tmp_path / "sources"
+    # Another user builds: each new session of pytest closes pytest's own folders to others.
+    with tempfile.TemporaryDirectory(prefix="balaclava-") as folder:
+        _build(Path(folder) / "sources")
+
+
+def _build(sources: Path) -> None:
     subprocess.run(["git", "clone", "-q", str(ROOT), str(sources)], check=True)
     command = [str(sources / ".ci" / "container"), *([BASE] if BASE else [])]
     if os.getuid() == 0:
-        for folder in (tmp_path, *tmp_path.parents[:3]):
-            folder.chmod(folder.stat().st_mode | 0o055)
+        sources.parent.chmod(0o755)
         subprocess.run(["chown", "-R", BUILDER, str(sources)], check=True)
         options = os.environ.get("BUILD_OPTIONS", "")
         words = f"cd && BUILD_OPTIONS={options!r} " + " ".join(command)

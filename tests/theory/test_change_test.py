@@ -31,6 +31,11 @@ def test_nothing_and_small_differences_show_nothing(before, after):
     assert change_evidence(before, after, 1.0) == 0.0
 
 
+@pytest.mark.parametrize("mean", [1e300, -1e300])
+def test_a_mean_of_a_forged_save_is_no_error(mean):
+    assert change_evidence((mean, 400, 3), (0.5, 300, 2), 1.0) > 0.0
+
+
 def test_noise_counts():
     """The same means show less the more draws of noise they hold."""
     evidence = [change_evidence((0.7, 400, k), (0.4, 400, k), 0.3) for k in (1, 4, 16)]

@@ -11,6 +11,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from sqlalchemy import func, select
+from starlette.requests import ClientDisconnect
 
 from balaclava.privacy.secret_shares import MOST_BITS, share_digits
 from balaclava.service import share_messages as messages
@@ -128,10 +129,13 @@ Body = TypeVar("Body", bound=BaseModel)
 async def _read(request: Request, model: type[Body], most: int) -> Body:
     """The request's body, if it has at most `most` bytes; errors name fields, never values."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise too_large(most)
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                raise too_large(most)
+    except ClientDisconnect:  # as an error of the server it would fill the log
+        raise Problem(400, "the request ended within its body") from None
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

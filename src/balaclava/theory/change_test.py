@@ -76,7 +76,8 @@ def change_evidence(
     variance = 0.0
     for _, n, draws in (before, after):
         variance += pooled * (1.0 - pooled) / n + 2.0 * draws * (scale / n) ** 2
-    if (before[0] - after[0]) ** 2 < _LEAST_ERRORS**2 * variance:
+    apart = abs(before[0] - after[0])  # not squared: it may be that of a forged save
+    if apart < _LEAST_ERRORS * math.sqrt(variance):
         return 0.0
     if before[0] < after[0]:
         return pair_evidence(before, after, scale, 1.0)

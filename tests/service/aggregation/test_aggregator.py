@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sqlite3
 from collections.abc import Iterator
@@ -175,6 +176,26 @@ def test_what_no_device_and_no_decider_sends_is_refused(pair: Pair, ids: list[st
     for wrong in (["x"], ["A" * 22] * 2, "A" * 22, None):
         assert pair.post(0, "PUT", "0.1", {"ids": wrong}).status_code == 422
     assert pair.fix(0, "0.1", ids).json()["missing"] == sorted(ids)
+
+
+def test_a_request_that_ends_within_its_body_is_no_error_of_the_server(
+    pair: Pair, ids: list[str]
+) -> None:
+    """Anyone can send that: an error would fill the log of the operator."""
+    path = f"/v1/tasks/{TASK}/shares/{ids[0]}"
+    scope = {"type": "http", "method": "PUT", "path": path, "raw_path": path.encode()}
+    scope |= {"query_string": b"", "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1)}
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(messages, {"type": "http.disconnect"})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(pair.clients[0].app(scope, receive, send))
+    assert sent[0]["status"] == 400
 
 
 @pytest.mark.parametrize(
@@ -379,8 +400,6 @@ def test_an_aggregator_has_a_database_of_its_own(tmp_path: Path) -> None:
     service = open_aggregator(tmp_path, 0)
     try:
         definition = {"policy": "ucb1", "arms": ["a", "b"], "reward_window": 1.0}
-        import asyncio
-
         from balaclava.service.engine.definition import ExperimentDefinition
 
         made = ExperimentDefinition.checked(name="x", parameters={}, **definition)

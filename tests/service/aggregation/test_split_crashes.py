@@ -15,12 +15,11 @@ import pytest
 
 from balaclava.privacy.secret_shares import reward_steps, split
 from balaclava.service import share_messages as messages
-from balaclava.service.aggregator_app import serve_aggregator
 from balaclava.service.http.server import ServerSettings
 from balaclava.service.service import Service
 from balaclava.service.store.schema import AWAITED, GIVEN_UP, OPEN, REWARDED
 from tests.service.aggregation.share_pair import share_body
-from tests.service.server_process import OFTEN, Server, keyless_settings
+from tests.service.server_process import HTTP, OFTEN, Aggregator, Server, keyless_settings
 
 pytestmark = pytest.mark.crash
 
@@ -35,15 +34,6 @@ EXPERIMENT: dict[str, Any] = {
     "default_reward": 0.0,
 }
 BITS = messages.task_bits(EPSILON)
-
-
-def _aggregate(settings: ServerSettings) -> None:
-    serve_aggregator(settings, lambda address, key: None)
-
-
-class Aggregator(Server):
-    def start(self, **_: Any) -> None:  # type: ignore[override]
-        super().start(target=_aggregate)
 
 
 class Devices:
@@ -70,7 +60,7 @@ class Devices:
         while not self._stop.is_set():
             try:
                 path = f"{self._decider.address}/v1/experiments/shop/decisions"
-                answer = httpx.post(path, json={"count": 8}, timeout=10)
+                answer = HTTP.post(path, json={"count": 8}, timeout=10)
             except httpx.TransportError:
                 time.sleep(0.02)
                 continue
@@ -93,7 +83,7 @@ class Devices:
         end = time.monotonic() + 0.5 * WINDOW
         while time.monotonic() < end:
             try:
-                answer = httpx.put(path, json=body, timeout=10)
+                answer = HTTP.put(path, json=body, timeout=10)
             except httpx.TransportError:
                 time.sleep(0.02)
                 continue
@@ -136,7 +126,7 @@ class Observer:
     def _ask(self, side: int, method: str, path: str, body: Any) -> Any:
         address = f"{self._aggregators[side].address}/v1/tasks/{self._uid}/batches/{path}"
         headers = {"authorization": f"Bearer {self._keys[side]}"}
-        answer = httpx.request(method, address, json=body, headers=headers, timeout=60)
+        answer = HTTP.request(method, address, json=body, headers=headers)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -151,12 +141,12 @@ def check_kills(folder: Path, kills: int, pause: float) -> None:
     for server in servers:
         server.start()
     definition = EXPERIMENT | {"aggregators": [each.address for each in aggregators]}
-    made = httpx.post(f"{decider.address}/v1/experiments", json=definition, timeout=60)
+    made = HTTP.post(f"{decider.address}/v1/experiments", json=definition)
     assert made.status_code == 201, made.text
-    tasks = httpx.get(f"{decider.address}/v1/experiments/shop/tasks").json()["tasks"]
+    tasks = HTTP.get(f"{decider.address}/v1/experiments/shop/tasks").json()["tasks"]
     for server, each in zip(aggregators, tasks, strict=True):
         task = each["task"] | {"peer_key": "p" * 32}
-        added = httpx.put(f"{server.address}/v1/tasks/{each['uid']}", json=task)
+        added = HTTP.put(f"{server.address}/v1/tasks/{each['uid']}", json=task)
         assert added.status_code == 201, added.text
     uid, keys = tasks[0]["uid"], [each["task"]["decider_key"] for each in tasks]
     devices = Devices(decider, aggregators, uid)
@@ -218,4 +208,4 @@ def test_each_process_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_kills(tmp_path: Path) -> None:
-    check_kills(tmp_path, 100, 1.5)
+    check_kills(tmp_path, 100, 0.6)
