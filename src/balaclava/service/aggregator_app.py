@@ -213,14 +213,14 @@ def _add_batches(router: APIRouter, service: Service, tasks: TaskReader) -> None
     async def fix_batch(uid: Uid, label: Label, request: Request) -> JSONResponse:
         """Fix the set of a batch for good: the decisions that have a share."""
         await tasks.find_for_decider(uid, request)
-        payload = await _read(request, BatchIn, messages.LARGEST_BODY)
+        payload = await _read(request, BatchIn, messages.LARGEST_MESSAGE)
         return JSONResponse(await service.await_job(aggregator.FixBatch(uid, label, payload.ids)))
 
     @router.post("/v1/tasks/{uid}/batches/{label}/release", **_documented(ReleaseIn, NoisySumOut))
     async def release_batch(uid: Uid, label: Label, request: Request) -> JSONResponse:
         """Release the noisy sum of a fixed batch, once; a repetition gets the same answer."""
         await tasks.find_for_decider(uid, request)
-        payload = await _read(request, ReleaseIn, messages.LARGEST_BODY)
+        payload = await _read(request, ReleaseIn, messages.LARGEST_MESSAGE)
         terms = payload.ids, payload.missing, payload.statement
         job = aggregator.ReleaseBatch(service.ledger, uid, label, *terms)
         return JSONResponse(await service.await_job(job))
@@ -286,7 +286,7 @@ def create_aggregator_app(service: Service, *, keys: bool = True) -> FastAPI:
         metrics=metrics,
         local=not keys,
         root_path=service.root_path,
-        largest_body=max(messages.LARGEST_BODY, LARGEST_BODY),
+        largest_body=max(messages.LARGEST_MESSAGE, LARGEST_BODY),
     )
     add_error_handlers(app)
     complete_schema(app, keys)

@@ -23,7 +23,7 @@ from balaclava.service.credentials import Vault
 
 # Decisions of a batch: 25 MB of ids. The decider gives up those beyond it.
 MOST_IN_BATCH = 1_000_000
-LARGEST_BODY = 64_000_000  # bytes, of a request or an answer: twice that many ids, with room
+LARGEST_MESSAGE = 64_000_000  # bytes, of a request or an answer: twice that many ids, with room
 # Chance that a release wraps and is a random number. It costs no privacy.
 _TASK_WRAP_CHANCE = 2.0**-40
 

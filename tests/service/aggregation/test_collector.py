@@ -279,7 +279,7 @@ def test_an_aggregator_that_never_answers_holds_up_its_own_experiments_alone(
 
 
 def test_an_answer_that_would_fill_the_memory_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "LARGEST_BODY", 1_000)
+    monkeypatch.setattr(messages, "LARGEST_MESSAGE", 1_000)
     packed = gzip.compress(b'{"missing": []}' + b" " * 10**6)
     answers = iter([b"[" * 1_001, b'{"missing": []}' + b" " * 1_000, packed, b'{"size": 1}'])
 

@@ -158,7 +158,7 @@ class AggregatorClient:
         body = bytearray()
         for part in answer.iter_raw():
             body += part
-            if len(body) > messages.LARGEST_BODY:
+            if len(body) > messages.LARGEST_MESSAGE:
                 raise UnreachableError(f"{self.url}: an answer is too large")
         return bytes(body)
 
