@@ -9,7 +9,7 @@
 Epsilon is 1, and rewards come at once, or with `--window` after so many decisions; agents with
 dp-imed play "year" and "prior". "year": every 500 decisions one arm leaves and another comes.
 "added": arms of .55 .60 .65 in 20,000 rounds; another comes after half, and is compared with a
-fresh run of all four arms for 10,000 rounds.
+fresh run of all four arms for 10,000 rounds, which is also its horizon if it needs one.
 "prior": arms of .55 .60 .65 .75 in 20,000 rounds; the prior has n rewards behind each mean,
 reversed.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import time
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,8 @@ def added(runs: int, names: list[str], window: int) -> None:
             world = bl.environment("offered-arms", inner=shop, offers=offers)
             how: dict[str, Any] = {"repetitions": runs, "seed": 1, **late}
             both = bl.simulate(policy, world, horizon=2 * HALF, checkpoints=[HALF, 2 * HALF], **how)
-            fresh = bl.simulate(policy, shop, horizon=HALF, checkpoints=1, **how)
+            left = replace(policy, horizon=HALF) if "horizon" in more else policy
+            fresh = bl.simulate(left, shop, horizon=HALF, checkpoints=1, **how)
             regrets = both.regret(name)[:, 1] - both.regret(name)[:, 0], fresh.final_regret(name)
             cells = " | ".join([*map(cell, regrets), ratio(*regrets)])
             print(f"| {name} | {mean} | {cells} |", flush=True)

@@ -331,6 +331,17 @@ def test_a_restored_agent_decides_alike_whatever_was_offered(name):
         assert play(again, 3) == play(agent, 3)
 
 
+@pytest.mark.parametrize("more", [("dp-ucb", {}), ("private-ucb", {"horizon": 2_000})])
+def test_a_restored_agent_knows_when_an_arm_came(more):
+    agent = bl.policy(more[0], arms=["a", "b"], epsilon=1.0, **more[1]).agent(seed=1)
+    play(agent, 300)
+    agent.add_arm("c")
+    assert play(agent, 150).count("c") > 20
+    again = bl.restore(json.loads(json.dumps(agent.save())))
+    assert play(again, 200) == play(agent, 200)
+    assert again._runner.params.added_after.tolist() == [0, 0, 300]
+
+
 @pytest.mark.parametrize(
     ("name", "late"), [("dp-imed", 0), ("dp-imed", 40), ("ldp-ucb-laplace", 9)]
 )

@@ -9,6 +9,7 @@ from balaclava.frames.tally import (
     Tally,
     begin_tally,
     count_reward,
+    is_held_back,
     learn_tally,
     starting_arm,
     unknown_arm,
@@ -28,6 +29,18 @@ def test_unknown_arm_follows_the_rewards_not_the_asks() -> None:
     assert unknown_arm(state) == 0
     learn_tally(params, state, 1, 0, 0.5, 0, None)
     assert unknown_arm(state) == -1
+
+
+def test_an_added_arm_waits_once_it_had_its_part_unless_its_mean_is_the_highest() -> None:
+    params = bl.policy("ldp-ucb-laplace", arms=3, epsilon=1.0).constants()
+    params = params._replace(added_after=np.array([0, 0, 100]))
+    state = begin_tally(params)
+    state.asked[:], state.pulls[:], state.sums[:] = [50, 50, 10], [50, 50, 8], [30.0, 20.0, 4.0]
+    assert is_held_back(params, state, 2, 130)  # ten of thirty decisions since it came
+    assert not is_held_back(params, state, 2, 131)
+    assert not is_held_back(params, state, 1, 130)  # there from the start
+    state.sums[2] = 5.0  # a mean of .625, above .6 and .4
+    assert not is_held_back(params, state, 2, 130)
 
 
 def test_the_arm_asked_least_comes_first_and_the_lowest_of_equals() -> None:

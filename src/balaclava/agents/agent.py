@@ -226,7 +226,7 @@ class Agent:
             ParameterError: If the name is taken or empty, or if the policy fixes its arms.
         """
         with self._changing_arms():
-            self._runner.add_arm(label)
+            self._runner.add_arm(label, self._book.clock)
             self._policy = self._runner.policy
             self._decisions.append(0)
             if self._order is not None:

@@ -236,16 +236,17 @@ class PolicyRunner:
         roster.load(saved, clock)
         self.params = roster.policy.constants()
         if roster.sets_changed:
-            self.params = roster.policy.with_claims(self.params, roster.claims_by_slot())
+            self.params = roster.constants(self.params)
         self.state = self.policy.kernels.begin(self.params)
 
-    def add_arm(self, label: str) -> None:
-        """Add an arm: in the slot of a retired one without open batches, or in a new slot."""
+    def add_arm(self, label: str, round: int) -> None:
+        """Add an arm after a round: in the slot of a retired one that is free, or in a new one."""
         roster, begin = self.open_roster(), self.policy.kernels.begin
         label = roster.checked_new(label)
         self.policy = replace(self.policy, arms=NamedArms([*roster.labels, label]))
         arm = len(roster.labels)
         roster.labels.append(label)
+        roster.added_after[arm] = round
         for slot, before in enumerate(roster.arm_in_slot):
             if roster.may_reuse(before) and arm_slots.is_free(self.state, slot):
                 roster.archived[before] = self._read(slot)
@@ -278,7 +279,7 @@ class PolicyRunner:
 
     def _renew_claims(self, roster: ArmRoster) -> None:
         """Let the policy know which arms there are, and decide again which one it names."""
-        self.params = roster.policy.with_claims(self.params, roster.claims_by_slot())
+        self.params = roster.constants(self.params)
         roster.policy.renew_answer(self.params, self.state)
 
     def set_shares(self, shares: Any) -> None:

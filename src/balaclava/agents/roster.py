@@ -21,7 +21,7 @@ SAVED_KEYS = ("start", "slots", "retired", "archived", "releases", "masked")
 NOT_IN_EARLIER_SAVES: dict[str, Any] = {
     **{"open": [], "shares": [], "rests": []},
     **{"contradiction": None, "with_prior": False, "in_play": None},
-    **{"counted": [], "counted_if": None, "had_shares": False},
+    **{"counted": [], "counted_if": None, "had_shares": False, "added_after": []},
 }
 Released = tuple[int, float, float]  # rewards, mean and noise, as `Estimation.read` gives them
 
@@ -37,6 +37,7 @@ class ArmRoster:
         self.policy = policy  # at the start: its constants stay, but for the number of arms
         self.labels = [policy.arm_label(arm) for arm in range(policy.arms)]
         self.arm_in_slot = list(range(policy.arms))
+        self.added_after: dict[int, int] = {}  # decisions before each arm that came later
         self.retired: set[int] = set()
         self.archived: dict[int, Released] = {}
         self.archived_releases = 0  # of all archived arms
@@ -80,12 +81,17 @@ class ArmRoster:
             return 2.0 / (first * first - 1.0)
         return self.arm_weight(ordinal - 1) / (ordinal - 1.0)
 
-    def claims_by_slot(self) -> list[float]:
-        """1/`pair_weight` of each slot's arm with an earlier one; infinite if it was retired."""
-        return [
+    def constants(self, params: Any) -> Any:
+        """The policy's constants for the arms in the slots.
+
+        A claim is 1/`pair_weight` of an arm with an earlier one; infinite if it was retired.
+        """
+        claims = [
             math.inf if arm in self.retired else 1.0 / self.pair_weight(arm, 0 if arm else 1)
             for arm in self.arm_in_slot
         ]
+        added_after = [self.added_after.get(arm, 0) for arm in self.arm_in_slot]
+        return self.policy.with_arms(params, claims, added_after)
 
     @property
     def live(self) -> list[int]:
@@ -224,6 +230,7 @@ class ArmRoster:
             "counted": [[arm, *numbers] for arm, numbers in sorted(self.counted.items())],
             "counted_if": self.counted_if,
             "had_shares": self.had_shares,
+            "added_after": [list(item) for item in sorted(self.added_after.items())],
         }
 
     def load(self, saved: Any, clock: int) -> None:
@@ -245,6 +252,8 @@ class ArmRoster:
         if not set(self.archived) <= self.retired or len(self.retired) >= arms:
             raise DamageError("the retired arms are not valid")
         self.masked = saved["masked"]
+        for arm, round in checked_list(saved["added_after"]):
+            self.added_after[whole_number(arm, 0, arms - 1)] = whole_number(round, 0, clock)
         for arm, count in checked_list(saved["open"]):
             self.open[whole_number(arm, 0, arms - 1)] = whole_number(count, 1, clock)
         self._load_terms(saved, arms)

@@ -21,6 +21,7 @@ from balaclava.frames.epochs import Epochs
 from balaclava.frames.pools import NO_PLACE, Pools, count_settled, in_batch, leave_batch
 
 Begin = Callable[..., Any]
+_BY_ARM = ("needed", "added_after")  # constants by arm
 _QUEUE = ("queued_arms", "queued_rewards", "queued_sums")
 
 
@@ -305,9 +306,8 @@ def _place(slot: np.ndarray, slots: np.ndarray) -> np.ndarray:
 
 def _part_of_params(params: Any, slots: np.ndarray) -> Any:
     """The constants for a part of the slots."""
-    if "needed" in params._fields:
-        params = params._replace(needed=params.needed[slots])
-    return params._replace(arms=slots.size)
+    by_arm = {name: getattr(params, name)[slots] for name in _BY_ARM if name in params._fields}
+    return params._replace(arms=slots.size, **by_arm)
 
 
 def _taken_block(block: Blocks, part: Blocks, slots: np.ndarray) -> Blocks:

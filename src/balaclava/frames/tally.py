@@ -59,6 +59,25 @@ def unknown_arm(state: Any) -> int:
 
 
 @kernel(borrows=True)
+def is_held_back(params: Any, state: Any, arm: int, t: int) -> bool:
+    """Whether an added arm must wait: it had its part of the decisions, and its mean is not best.
+
+    Its part is 1/arms of the decisions since it came. An arm that came late has a far higher bonus
+    than the others, so without this it catches up with their pulls at once, however poor it is. In
+    a fresh run the worst arm has at most that part. If it is the best arm, it is held back at a
+    mean of s/arms rewards that is below another's: a chance that is exponentially small in the s
+    decisions since it came, so a constant regret in all.
+    """
+    if params.added_after[arm] == 0 or state.asked[arm] * params.arms < t - params.added_after[arm]:
+        return False
+    mean = state.sums[arm] / max(state.pulls[arm], 1)
+    for other in range(params.arms):
+        if state.pulls[other] > 0 and state.sums[other] / state.pulls[other] > mean:
+            return True
+    return False
+
+
+@kernel(borrows=True)
 def count_reward(state: Any, arm: int, reward: float, start: int) -> None:
     """Count a reward; the arm is known from its `start`-th reward."""
     state.pulls[arm] += 1

@@ -357,14 +357,22 @@ class Policy(PolicyAttributes):
     def fill_added(self, state: Any) -> None:
         """Fill the fields `added_later` of a state that an earlier version saved."""
 
-    def with_claims(self, params: Any, claims: Sequence[float]) -> Any:
-        """The constants once arms came or left, for a policy that names arms by itself.
+    def with_arms(self, params: Any, claims: Sequence[float], added_after: Sequence[int]) -> Any:
+        """The constants once arms came or left.
 
         `claims` has, by place in the state, the inverse of the weight of an arm's comparisons with
         earlier arms: the weights of all pairs of arms that will ever be are 1 in all. It is
-        infinite for an arm that was retired.
+        infinite for an arm that was retired. `added_after` has the decisions before each
+        arm came.
         """
+        if "added_after" in params._fields:
+            params = params._replace(added_after=np.array(added_after))
         return params._replace(arms=len(claims))
+
+    @property
+    def added_after(self) -> np.ndarray:
+        """The decisions before each arm came, for a policy that has it among its constants."""
+        return np.zeros(int(self.arms), np.int64)
 
     def renew_answer(self, params: Any, state: Any) -> None:
         """Decide again which arm is the best, after arms came or left."""

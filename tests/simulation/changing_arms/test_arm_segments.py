@@ -215,6 +215,36 @@ def test_means_may_move_too(inner):
     assert mean[1] == pytest.approx(15.0 if inner == "changing" else 35.0, abs=3.0)
 
 
+LATE_ARM = {"delay": bl.Delay(mean=2_000, law="fixed"), "settle": "window", "patience": 2_000}
+ADDED = {  # mean of the added arm, runs
+    "dp-ucb": (0.75, 60, {}),
+    "private-ucb": (0.5, 10, {}),
+    "ldp-ucb-laplace": (0.5, 60, {}),
+    "ldp-top-two": (0.85, 20, {**LATE_ARM, "missing": 0.0}),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ADDED)
+def test_an_arm_added_half_way_costs_at_most_a_tenth_more_than_a_fresh_run(name):
+    """The ratios are 0.03, 0.99, 1.05 and 0.6: 1.1 is five standard errors away."""
+    mean, runs, how = ADDED[name]
+    shop = bl.environment("bernoulli", means=[0.55, 0.60, 0.65, mean])
+    offers = [(1, [0, 1, 2]), (10_001, [0, 1, 2, 3])]
+    world = bl.environment("offered-arms", inner=shop, offers=offers)
+
+    def regret(world, horizon):
+        needed = {"horizon": horizon} if name == "private-ucb" else {}
+        results = bl.simulate(
+            bl.policy(name, arms=4, epsilon=1.0, **needed), world, horizon=horizon,
+            repetitions=runs, seed=1, checkpoints=horizon // 10_000, **how,
+        )  # fmt: skip
+        return results.regret(name).mean(axis=0)
+
+    before, after = regret(world, 20_000)
+    assert after - before <= 1.1 * regret(shop, 10_000)[-1]
+
+
 PARTICIPANTS = [(0.7, [0, 1, 2, 3]), (0.3, [0, 3])]
 
 

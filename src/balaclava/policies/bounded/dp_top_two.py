@@ -78,9 +78,12 @@ def top_two(params: Any, state: State, t: int) -> int:
             index = state.evidence[arm] + math.log(pools.weights[arm])
             if index < lowest:
                 rival, lowest = arm, index
-    if rival < 0 or (pools.ready[lead] and pools.planned[lead] <= pools.planned[rival]):
+    if rival < 0:
         return lead
-    return rival
+    # While the leader waits, a rival with twice its pulls can add little evidence: the leader is an
+    # arm that came late.
+    times = 1 if pools.ready[lead] else 2
+    return lead if times * pools.planned[lead] <= pools.planned[rival] else rival
 
 
 @kernel(borrows=True)
@@ -184,7 +187,7 @@ class TopTwoPolicy(GrowingBatchPolicy):
 
     Once arms come or leave, the answer is about those that were not retired, and a pair of arms
     needs evidence of log(1/(w (1 - confidence))): w is its weight among all pairs that will ever be
-    compared (`Policy.with_claims`). All answers after the first change are wrong together with
+    compared (`Policy.with_arms`). All answers after the first change are wrong together with
     probability at most 1 - confidence.
     """
 
@@ -209,7 +212,7 @@ class TopTwoPolicy(GrowingBatchPolicy):
         """Evidence in nats that each arm's pairs need."""
         return np.full(int(self.arms), math.log((self.arms - 1.0) / (1.0 - self.confidence)))
 
-    def with_claims(self, params: Any, claims: Sequence[float]) -> Any:
+    def with_arms(self, params: Any, claims: Sequence[float], added_after: Sequence[int]) -> Any:
         needed = np.log(np.array(claims) / (1.0 - self.confidence))
         return params._replace(arms=len(claims), needed=needed)
 
@@ -240,7 +243,8 @@ class DPTopTwo(TopTwoPolicy):
 
     .. math:: E_a + \log n_a.
 
-    The next batch goes to the leader or the rival, whichever has fewer pulls. It is long enough for
+    The next batch goes to the leader or the rival, whichever has fewer pulls; while the leader
+    waits for late rewards, to the rival unless it has twice as many. It is long enough for
     E_a to pass the threshold if the means do not change, and multiplies the pulls by batch_ratio to
     2. A wrong arm is ever named with probability at most 1 - confidence. That allows for late
     rewards whose arrival depends on their values, for lost ones if their loss does not, and for

@@ -1,5 +1,6 @@
 """DP-UCB: UCB on private running sums (Tossou and Dimitrakakis 2016)."""
 
+import math
 from typing import Any, NamedTuple
 
 from balaclava._core.declared import Epsilon, RadiusScale
@@ -25,7 +26,23 @@ def begin(params: Any) -> State:
 
 @kernel(borrows=True)
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
+    tally = state.indices.tally
+    for arm in range(params.arms):
+        if params.added_after[arm] > 0 and is_noisy(params, tally.asked[arm], t):
+            tally.asked[arm] += 1
+            return arm, 0
     return ucb1.choose(params, state.indices, t, context, rng)
+
+
+@kernel(borrows=True)
+def is_noisy(params: Any, pulls: int, t: int) -> bool:
+    """Whether the deviation of a counter's noise is above half the bonus of so many pulls.
+
+    Of m levels, m noises of scale 2/epsilon count, and half of m with m times that scale.
+    """
+    levels = counters.tree_levels(pulls)
+    variance = 4.0 * levels * (levels**2 + 2.0) / params.epsilon**2
+    return bool(variance > 0.25 * pulls * 2.0 * math.log(t))
 
 
 @kernel(borrows=True)
@@ -60,17 +77,18 @@ class DPUCB(PrivateBoundedPolicy):
     r"""UCB1 on running sums that a hybrid counter keeps private.
 
     A simple baseline that needs no horizon and no tuning. It does not allow for its own noise: at
-    epsilon = 1 or less it often abandons a good arm after a bad first draw, and nearly always one
-    that is added to a running experiment. dp-ucb-bound fixes that; for low regret prefer dp-imed or
-    dp-klucb.
+    epsilon = 1 or less it often abandons a good arm after a bad first draw. dp-ucb-bound fixes
+    that; for low regret prefer dp-imed or dp-klucb.
 
     After one pull of each arm, play the arm with the largest
 
     .. math:: s_a / n_a + \sqrt{2 \log t / n_a},
 
-    s_a the private sum of the arm's n_a rewards. An arm's counter sees that arm's rewards only. One
-    published implementation feeds every counter in every round, with 0 for the arms that were not
-    pulled: as private, but noisier.
+    s_a the private sum of the arm's n_a rewards. An arm that is added is first pulled until the
+    deviation of its noise is at most half of this bonus: the noise of the others has averaged out,
+    so without that it is nearly always abandoned. An arm's counter sees that arm's rewards only.
+    One published implementation feeds every counter in every round, with 0 for the arms that were
+    not pulled: as private, but noisier.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. A reward enters the hybrid counter of
@@ -89,6 +107,7 @@ class DPUCB(PrivateBoundedPolicy):
 
     name = "dp-ucb"
     fixed_arms = ""
+    derived_constants = ("added_after",)
     reference = "Tossou, Dimitrakakis 2016"
     cites = "Tossou, Dimitrakakis 2016; Chan, Shi, Song 2011"
     see_also = "dp-ucb-bound, dp-ucb-int, private-ucb, ucb1"

@@ -5,7 +5,7 @@ from typing import Any
 
 from balaclava._core.declared import Epsilon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava.frames.tally import Tally, begin_tally, learn_tally
+from balaclava.frames.tally import Tally, begin_tally, is_held_back, learn_tally
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.intervals import FROM_REPORTS
 from balaclava.policies.local_policies import LocalBoundedPolicy, unit_laplace_report
@@ -24,7 +24,7 @@ def choose(params: Any, state: Tally, t: int, context: Any, rng: Any) -> tuple[i
         if n <= enough:
             if rare < 0 or state.asked[arm] < state.asked[rare]:
                 rare = arm
-        else:
+        elif not is_held_back(params, state, arm, t):
             index = state.sums[arm] / n + scale * math.sqrt(bonus / n)
             if index > highest:
                 best, highest = arm, index
@@ -52,6 +52,9 @@ class LDPUCBLaplace(LocalBoundedPolicy):
 
     .. math:: \mathrm{mean}(y) + \sqrt{2 \log t / n} + \sqrt{32 \log t / (\varepsilon^2 n)}.
 
+    An arm that is added gets at most its part 1/arms of the decisions since then, until its mean is
+    the highest.
+
     Privacy:
         epsilon-local differential privacy of each report, hence epsilon-differential privacy of
         the whole trajectory: a report has sensitivity 1.
@@ -67,6 +70,7 @@ class LDPUCBLaplace(LocalBoundedPolicy):
 
     name = "ldp-ucb-laplace"
     fixed_arms = ""
+    derived_constants = ("added_after",)
     reference = "Ren, Zhou, Liu, Shroff 2020"
     see_also = "ldp-ucb-bernoulli, ldpr-se, ucb1"
     report_kernel = staticmethod(unit_laplace_report)

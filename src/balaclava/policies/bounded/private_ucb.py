@@ -3,9 +3,11 @@
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from balaclava._core.declared import Epsilon, FailureProbability, Horizon, RadiusScale
 from balaclava._core.kernels import kernel
-from balaclava.frames.tally import Tally, begin_tally, learn_tally, unknown_arm
+from balaclava.frames.tally import Tally, begin_tally, is_held_back, learn_tally, unknown_arm
 from balaclava.policies.base import Estimation, Kernels, PrivateBoundedPolicy, register
 from balaclava.privacy.mechanisms import counters
 from balaclava.theory.confidence_sequences import laplace_scale, mean_interval
@@ -18,6 +20,7 @@ class Params(NamedTuple):
     tree_epsilon: float
     noise_margin: float
     radius_scale: float
+    added_after: np.ndarray  # [arm]: decisions before it was added
 
 
 class State(NamedTuple):
@@ -42,6 +45,8 @@ def choose(params: Params, state: State, t: int, context: Any, rng: Any) -> tupl
         bonus = 2.0 * math.log(t)
         best, highest = 0, -math.inf
         for arm in range(params.arms):
+            if is_held_back(params, tally, arm, t):
+                continue
             n = tally.pulls[arm]
             radius = math.sqrt(bonus / n) + params.noise_margin / n
             index = tally.sums[arm] / n + params.radius_scale * radius
@@ -102,7 +107,9 @@ class PrivateUCB(PrivateBoundedPolicy):
 
     s_a the private sum of the arm's n_a rewards, T the horizon, K the number of arms and g the
     failure probability. The paper divides epsilon among the arms, which makes G K times as large.
-    That is not needed, since a reward enters one tree only; `split_epsilon` restores it.
+    That is not needed, since a reward enters one tree only; `split_epsilon` restores it. An arm
+    that is added gets at most its part 1/K of the decisions since then, until its private mean is
+    the highest.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. A reward enters the tree of one arm,

@@ -345,7 +345,7 @@ class ServedExperiment:
                 f"{sorted(kept)} serve guardrails, those outside the targeting, or those held out",
             )
         for label in added:
-            self.runner.add_arm(label)
+            self.runner.add_arm(label, self.counters.rounds)
             self._take_labels()
             self.counters.decisions.append(0)
             self.counters.learning.append(0)

@@ -228,6 +228,7 @@ class ArmSegments:
         for _ in come:  # before the others are dropped: an arm must stay
             self.state = arm_slots.with_new_slot(self.begin, self.params, self.state)
             self.params = self.params._replace(arms=self.params.arms + 1)
+            self.roster.added_after[len(self.roster.labels)] = t
             self.roster.arm_in_slot.append(len(self.roster.labels))
             self.roster.labels.append(f"arm {len(self.roster.labels)}")
         whole = [*self.arms, *come]
@@ -236,7 +237,7 @@ class ArmSegments:
             self.state = arm_slots.kept_slots(self.begin, self.params, self.state, stay)
         self.arms = [whole[slot] for slot in stay]
         self.roster.arm_in_slot = [self.roster.arm_in_slot[slot] for slot in stay]
-        self.params = self.policy.with_claims(self.params, self.roster.claims_by_slot())
+        self.params = self.roster.constants(self.params)
         self.policy.renew_answer(self.params, self.state)
         return stay
 
