@@ -10,22 +10,7 @@ A lease has a term. When it is over, its unused slots expire; a decider may retu
 Such a slot is a decision that is never made: the policy forgets it, and its batch is that much
 smaller. Nothing waits for a decider that stopped, longer than a term.
 
-Proof.
-    1. A reward belongs to a decision, a decision to one slot, and a slot to one batch, from the
-       moment when the policy makes it. So a reward is in one sum, as without leases.
-    2. Which slots exist, in which batch, and for whom follows from releases, the policy's own
-       random draws, and the times and places of requests. The length of a lease follows from the
-       size of a batch, which follows from releases, and in the service from how far requests used
-       the lease before. When slots expire follows from clocks, when they are returned from deciders
-       that stop. None of it reads a reward that is not released.
-    3. So for two runs that differ in one reward, and have the same requests, clocks and releases,
-       all batches have the same members. One sum differs, by one reward. It is released once, with
-       the policy's noise, and its weight, the number of its members, is the same in both.
-    4. Given all releases so far, the next release is thus as private as the policy's own, and the
-       guarantee of the policy holds for all of them: adaptive composition, as without leases.
-    The guarantee assumes what that of one decider assumes too: whether, when and where a request is
-    made does not depend on a reward that is not released. A decider must not return slots, and an
-    operator must not stop it, because of such rewards.
+Proof: `leases.proof.md` beside this file.
 
 The same functions lease in simulations, in audits, and in tests of both.
 """

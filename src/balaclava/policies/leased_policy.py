@@ -185,7 +185,7 @@ class LeasedPolicy(Policy):
 
     @property
     def guarantee(self) -> Guarantee:
-        """That of the base; `frames.leases` has the proof, and what it assumes."""
+        """That of the base (`frames/leases.proof.md`), and what it assumes."""
         own = self.base.guarantee
         if not own.private:
             return own
