@@ -10,6 +10,7 @@ from typing import Annotated
 import pytest
 
 import balaclava as bl
+from balaclava.auditing.enumeration import small_worlds
 from balaclava.auditing.enumeration.exhaustive_audit import audit_exhaustively
 from balaclava.authoring import Epsilon, PrivateBoundedPolicy, Range, laplace_release
 from tests.oracles.violators import PROVED_CONTROLS, UNUSUAL_CONTROLS, VIOLATORS
@@ -78,6 +79,17 @@ def test_batches_of_two_show_what_a_single_reward_hides():
     assert found.verdict == "unproved", str(found)
     assert found.epsilon == pytest.approx(2.0, rel=0.005)
     assert found.changed == {"first_batch": 2}
+
+
+def test_worlds_that_are_too_large_are_counted(monkeypatch):
+    """The verdict is on fewer neighbours than planned, and says so."""
+    policy = bl.policy("dp-imed", arms=2, epsilon=1.0)
+    whole = audit_exhaustively(policy)
+    assert (whole.left_out, "fewer than planned" in str(whole)) == (0, False)
+    monkeypatch.setattr(small_worlds, "_MOST_RUNS", 70)
+    part = audit_exhaustively(policy)
+    assert part.pairs < whole.pairs
+    assert f"(fewer than planned: {part.left_out} worlds could not be" in str(part)
 
 
 def test_a_claim_on_single_decisions_has_its_exact_delta():

@@ -18,12 +18,14 @@ least unproved: its proof would need more than composition.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from balaclava._core.number_format import counted
 from balaclava.auditing.enumeration.branching import NotEnumerable
 from balaclava.auditing.enumeration.small_worlds import SmallWorld, enumerated_worlds
 from balaclava.errors import PolicyError, PrivacyError
@@ -45,6 +47,7 @@ class ExhaustiveAudit:
     delta: float = 0.0  # exact, at the claimed epsilon
     changed: dict[str, Any] | None = None  # parameters of the variant
     coarse: tuple[str, ...] = ()  # draws outside the mechanisms that have a few values here
+    left_out: int = 0  # worlds that could not be enumerated
 
     @property
     def fits(self) -> bool:
@@ -57,6 +60,9 @@ class ExhaustiveAudit:
         values = ", ".join(f"{name}={value}" for name, value in (self.changed or {}).items())
         where = f"{self.rounds} rounds{' at ' + values if values else ''}"
         size = f"all {self.sequences:,} sequences, {self.pairs:,} neighbouring pairs in {where}"
+        if self.left_out:
+            worlds = counted(self.left_out, "world")
+            size += f" (fewer than planned: {worlds} could not be enumerated)"
         if self.reason:
             return f"{self.verdict}: {size}; {self.reason}"
         exact = f"delta {self.delta:.3g}" if self.epsilon is None else f"epsilon {self.epsilon:.6g}"
@@ -82,7 +88,7 @@ def audit_exhaustively(policy: Policy, seed: int = 0, games: bool = True) -> Exh
         return ExhaustiveAudit("does not apply", "it claims nothing")
     try:
         with np.errstate(all="ignore"):
-            worlds = enumerated_worlds(policy)
+            worlds, left_out = enumerated_worlds(policy)
     except NotEnumerable as error:
         return ExhaustiveAudit("does not apply", str(error))
     except _KERNEL_ERRORS as error:
@@ -93,7 +99,8 @@ def audit_exhaustively(policy: Policy, seed: int = 0, games: bool = True) -> Exh
         rounds = max(world.played for world in worlds)
         why = f"in {rounds} rounds nothing depends on a reward; set its first batch or epoch to 1"
         return ExhaustiveAudit("does not apply", why)
-    return conclude(policy, worlds, seed, games)
+    result = conclude(policy, worlds, seed, games)
+    return dataclasses.replace(result, left_out=left_out) if result.fits else result
 
 
 def conclude(policy: Policy, worlds: list[SmallWorld], seed: int, games: bool) -> ExhaustiveAudit:

@@ -58,8 +58,11 @@ class WorstPair(NamedTuple):
     history: int
 
 
-def enumerated_worlds(policy: Policy) -> list[SmallWorld]:
-    """The small worlds of a variant; with a large epsilon if nothing depends on a reward."""
+def enumerated_worlds(policy: Policy) -> tuple[list[SmallWorld], int]:
+    """The small worlds of a variant; with a large epsilon if nothing depends on a reward.
+
+    Returns them, and how many more could not be enumerated.
+    """
     if policy.guarantee.epsilon > _LARGE_EPSILON:
         policy = with_parameters(policy, {"epsilon": _LARGE_EPSILON})
     variant, first = small_variant(policy)
@@ -92,7 +95,7 @@ def enumerated_worlds(policy: Policy) -> list[SmallWorld]:
         first = first_release(each, _LONGEST_WORLD)
     if refusals and not any(world.moved or world.counts.errors for world in worlds):
         raise refusals[0]
-    return worlds
+    return worlds, len(refusals)
 
 
 def small_variant(policy: Policy) -> tuple[Policy, int | None]:
