@@ -14,6 +14,13 @@ from balaclava.cli import main
 from tests.cli.running import invoke
 
 
+def test_import_after_the_command_says_where_it_stands() -> None:
+    answer = invoke("simulate", "--import", "mine", "sweep.toml")
+    assert answer.exit_code == 2
+    assert "balaclava --import MODULE simulate ..." in answer.output
+    assert "No such option '--improt'" in invoke("simulate", "--improt", "x").output
+
+
 def test_help_teaches_and_version() -> None:
     assert invoke("--version").output == f"main {bl.__version__}\n"
     for command in ("policies", "environments", "demo", "simulate"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import balaclava as bl
 from balaclava.cli import main
 from tests.cli.running import invoke
 
@@ -30,6 +31,11 @@ def test_choose_answers_for_the_mode_that_is_played() -> None:
     answer = invoke("choose", *late, "--patience", "40", "--missing", "0")
     assert answer.exit_code == 0, answer.output
     assert "agent:    policy.agent(patience=40, settle='window', missing=0.0)" in answer.output
+    agent = bl.policy("dp-imed", arms=2, epsilon=1.0).agent(patience=40, settle="window", missing=0)
+    told = " ".join(answer.output.split())
+    assert agent.guarantee.neighbours in told
+    for assumption in agent.guarantee.assumptions[:-1]:  # the last one is on copies of an agent
+        assert assumption in told
     for more, words in (
         (("--patience", "40"), "needs missing"),
         (("--missing", "0"), "needs patience"),

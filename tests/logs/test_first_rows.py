@@ -13,6 +13,7 @@ import balaclava as bl
 from balaclava.advice.log.log_reading import summarise_log
 from balaclava.cli import main
 from balaclava.errors import ParameterError
+from balaclava.logs.cells import ReadOptions
 from balaclava.logs.first_rows import first_rows
 from balaclava.reporting.assessment_input import read_assessment
 
@@ -70,6 +71,16 @@ def test_each_participant_counts_once_with_the_first_arm(tmp_path: Path) -> None
         "x": [0.0, 0.0],
         "y": [1.0, 0.0, 1.0],
     }
+
+
+def test_dropped_rows_are_counted_among_all(tmp_path: Path) -> None:
+    drop = ReadOptions(drop_missing=True)
+    views = VIEWS + ",x,2026-01-02\n"
+    log = summarise_log(
+        write(tmp_path, views), outcomes=tmp_path / "outcomes.csv", min_rows=1, per="person",
+        read_options=drop, **JOIN,
+    )  # fmt: skip
+    assert any(text.startswith("1 of 7 rows (14.3%) lack a value") for text in log.left_out)
 
 
 def test_files_may_end_later_than_their_last_row(tmp_path: Path) -> None:

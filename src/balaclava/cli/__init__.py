@@ -61,6 +61,13 @@ class _Group(click.Group):
             with warnings.catch_warnings():
                 warnings.showwarning = show  # type: ignore[assignment]
                 return super().invoke(context)
+        except click.NoSuchOption as error:
+            if error.option_name != "--import":
+                raise
+            raise _Refused(
+                "--import stands before the command: balaclava --import MODULE "
+                f"{context.invoked_subcommand} ..."
+            ) from None
         except BalaclavaError as error:
             raise _Refused(str(error)) from error
         except KeyboardInterrupt:

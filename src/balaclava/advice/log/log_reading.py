@@ -85,7 +85,7 @@ def summarise_log(
     read = read_with_outcomes(path, arm, reward, columns, file, options, time_format, per)
     gone = read.rows.dropped + read.left_out
     _refuse_huge(f"{kept_rows(source, gone)}: column {reward!r}", read.rows.rewards)
-    rows, kept, left_out = _with_enough_rows(source, arm, read.rows, min_rows)
+    rows, kept, left_out = _with_enough_rows(source, arm, read, min_rows)
     log = LogSummary(
         source,
         rows,
@@ -219,9 +219,10 @@ def _checked_range(name: str, pair: tuple[float, float]) -> tuple[float, float]:
 
 
 def _with_enough_rows(
-    source: str, arm: str, rows: LoggedRewards, min_rows: int | None
+    source: str, arm: str, read: JoinedLog, min_rows: int | None
 ) -> tuple[LoggedRewards, np.ndarray, tuple[str, ...]]:
     """The log without rare arms, a mask of the rows kept, and sentences on dropped rows."""
+    rows = read.rows
     labels = list(rows.by_arm)
     counts = np.bincount(rows.arms, minlength=len(labels))
     _require_arms(source, arm, labels, counts, min_rows)
@@ -229,7 +230,7 @@ def _with_enough_rows(
     kept = enough[rows.arms]
     sentences = []
     if rows.dropped:
-        total = rows.dropped + rows.rewards.size
+        total = rows.dropped + read.left_out + rows.rewards.size
         sentences.append(
             f"{rows.dropped:,} of {total:,} rows ({rows.dropped / total:.1%}) lack a value and "
             "were dropped: averages are biased unless values are missing at random."

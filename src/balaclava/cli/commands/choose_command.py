@@ -22,6 +22,7 @@ from balaclava.cli.terminal import (
 
 if TYPE_CHECKING:
     from balaclava.advice.choose.recommend import Expectation, Recommendation
+    from balaclava.privacy.guarantee import Guarantee
 
 # Parameters that some policies take.
 _SPECIAL_PARAMETERS = ("delta", "reward_range", *prompts.SPECIAL_QUESTIONS)
@@ -63,7 +64,7 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
     """
     from balaclava.advice.choose.questions import what_would_change
     from balaclava.advice.choose.recommend import recommend
-    from balaclava.agents.settling import Settling
+    from balaclava.agents.settling import Settling, guarantee_when_settled
 
     ask = sys.stdin.isatty() and not as_json if ask is None else ask
     late = pop_delay(options)
@@ -82,9 +83,13 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
     scope = answers.get("scope", "trajectory")
     changes = what_would_change(advice, trust=answers["trust"], scope=scope)
     settling = {name: late[name] for name in Settling._fields if name in late}
+    promise = advice.guarantee
+    if late:
+        window = settling.get("settle") == "window"
+        promise = guarantee_when_settled(promise, window=window, copied=False)
     if as_json:
         outlook = advice.expect(**late) if simulate else None
-        print_json(_as_json(advice, answers, changes, outlook) | {"settling": settling})
+        print_json(_as_json(advice, promise, answers, changes, outlook) | {"settling": settling})
         return
     print_code("policy", f"{advice.policy.name}, {advice.guarantee}")
     print_labelled("why", advice.why)
@@ -99,7 +104,7 @@ def choose(ask: bool | None, simulate: bool, as_json: bool, **options: Any) -> N
     unused = [name for name in unused if name not in advice.learner.annotations]
     if unused:
         print_labelled("unused", f"{', '.join(unused)}: {advice.learner.name} does not take it")
-    print_labelled("promise", advice.guarantee.explain())
+    print_labelled("promise", promise.explain())
     print_code("use", advice.code)
     if settling:
         words = ", ".join(f"{name}={value!r}" for name, value in settling.items())
@@ -138,9 +143,12 @@ def _print_epsilons(
 
 
 def _as_json(
-    advice: Recommendation, answers: dict[str, Any], changes: list[str], outlook: Any
+    advice: Recommendation,
+    promise: Guarantee,
+    answers: dict[str, Any],
+    changes: list[str],
+    outlook: Any,
 ) -> dict[str, Any]:
-    promise = advice.guarantee
     return {
         "policy": advice.policy.name,
         "parameters": advice.policy.parameters,
