@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from balaclava._core.declared import MOST_ROUNDS
 from balaclava.agents import decisions, saving
@@ -55,6 +55,25 @@ def restore(saved: dict[str, Any] | str | os.PathLike[str], *, again: bool = Fal
     agent._restores += successors - 1
     agent._save_file = file
     return agent
+
+
+class ReadSave(NamedTuple):
+    """What a save holds, to read released values from; its agent must not decide."""
+
+    agent: Agent
+    settling: Settling
+    finished: bool
+
+
+def read_save(path: str | os.PathLike[str]) -> ReadSave:
+    """Read a save without a successor: another agent may still continue from it.
+
+    Raises:
+        SavedStateError: If the save is damaged, or was made by an incompatible version.
+    """
+    agent = _from_dict(SaveFile.read(path)[1])
+    finished, agent._book.finished = agent._book.finished, True  # so that it never releases
+    return ReadSave(agent, agent._settling, finished)
 
 
 def _from_dict(saved: Any) -> Agent:

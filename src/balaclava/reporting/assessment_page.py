@@ -9,6 +9,7 @@ from balaclava._core.html_templates import render_template
 from balaclava._core.number_format import percent, rounded_up, significant
 from balaclava.advice.plan.trial_plan import EVEN_POLICY, TrialPlan
 from balaclava.reporting.assessment_input import AT_RANDOM, AssessmentInput
+from balaclava.reporting.deployments.trial_outcome import TrialOutcome
 from balaclava.reporting.nist_levels import nist_levels
 from balaclava.reporting.quick_audits import AuditSummary
 from balaclava.reporting.report_charts import LineLook, curve_views
@@ -44,6 +45,7 @@ def assessment_page(
     results: Results | None = None,
     audit: AuditSummary | None = None,
     plan: TrialPlan | None = None,
+    outcome: TrialOutcome | None = None,
 ) -> str:
     """Render the page for a review board as one HTML document that loads nothing.
 
@@ -52,6 +54,7 @@ def assessment_page(
         results: the answer of `assessment.simulate()`; if None, the page says "Not simulated".
         audit: the audit of the policy; if None, the page says "Not audited".
         plan: the answer of `assessment.plan()`.
+        outcome: what happened, if the trial has begun: it then stands beside what was planned.
 
     Returns:
         The HTML document.
@@ -74,6 +77,7 @@ def assessment_page(
         assessment=assessment,
         conclusion=sentence,
         good=good,
+        **_outcome(assessment, plan, outcome),
         facts=_facts(assessment),
         explanation=stated.explain(),
         epsilon=rounded_up(stated.epsilon),
@@ -95,6 +99,22 @@ def assessment_page(
         version=balaclava.__version__,
         **({} if results is None else _regret(assessment, results)),
     )
+
+
+def _outcome(
+    assessment: AssessmentInput, plan: TrialPlan | None, outcome: TrialOutcome | None
+) -> dict[str, Any]:
+    """What was planned beside what happened, and the released values."""
+    if outcome is None:
+        return {"outcome": None}
+    sentence, as_planned = outcome.conclusion(assessment)
+    return {
+        "outcome": outcome,
+        "ending": sentence,
+        "as_planned": as_planned,
+        "comparison": outcome.comparison(assessment, plan),
+        "outcome_confidence": percent(outcome.confidence, "g"),
+    }
 
 
 def conclusion(

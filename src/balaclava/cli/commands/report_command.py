@@ -18,6 +18,12 @@ from balaclava.cli.terminal import progress_bar, waiting
     metavar="FILE.toml",
 )
 @option(
+    "--results results_file",
+    Path,
+    "With --assessment: what happened, from a save of the agent or the service's export.",
+    metavar="FILE",
+)
+@option(
     "--out", Path, "HTML file to write; by default report.html in the folder, or beside the file."
 )
 @option(
@@ -31,6 +37,7 @@ from balaclava.cli.terminal import progress_bar, waiting
 def report(
     source: Path | None,
     assessment_file: Path | None,
+    results_file: Path | None,
     out: Path | None,
     audited: bool | None,
     trials: int,
@@ -42,21 +49,28 @@ def report(
     file. The page is one file that needs no network.
 
     Delays, losses and settling of an assessment are those of its file; the options replace them.
+    After the trial, --results puts what happened beside what was planned. It reads released values
+    only, of a file that `agent.save` wrote or of the service's export (format=jsonl).
 
     \b
     Example: balaclava report quickstart-results
     Example: balaclava report results.parquet --audit --out page.html
     Example: balaclava report --assessment assessment.toml
     Example: balaclava report --assessment assessment.toml --delay 300 --lost 0.1
+    Example: balaclava report --assessment assessment.toml --results agent.json
     """
     late = pop_delay(options)
     if (source is None) == (assessment_file is None):
         raise click.UsageError("give either SOURCE or --assessment FILE.toml")
     if assessment_file is not None:
-        _write_assessment_page(assessment_file, out, late, audited is not False, trials)
+        _write_assessment_page(
+            assessment_file, results_file, out, late, audited is not False, trials
+        )
     elif source is not None:
         if late:
             raise click.UsageError(f"--{next(iter(late))} is for --assessment; leave it out")
+        if results_file is not None:
+            raise click.UsageError("--results is for --assessment; give SOURCE alone")
         _write_report_page(source, out, bool(audited), trials)
 
 
@@ -115,15 +129,22 @@ def _print_record(file: Path) -> None:
 
 
 def _write_assessment_page(
-    file: Path, out: Path | None, late: dict[str, Any], audited: bool, trials: int
+    file: Path,
+    results_file: Path | None,
+    out: Path | None,
+    late: dict[str, Any],
+    audited: bool,
+    trials: int,
 ) -> None:
     from balaclava._core.atomic_files import atomically, require_writable_file
     from balaclava.reporting.assessment_input import audit_policy, read_assessment
     from balaclava.reporting.assessment_page import assessment_page
+    from balaclava.reporting.deployments.trial_outcome import read_outcome
 
     inputs = read_assessment(file).with_feedback(**late)
     out = file.with_suffix(".html") if out is None else out
     require_writable_file(out)
+    outcome = None if results_file is None else read_outcome(results_file, inputs.confidence)
     with progress_bar() as progress:
         results = inputs.simulate(progress)
     with waiting("planning ..."):
@@ -132,7 +153,7 @@ def _write_assessment_page(
     if audited:
         with waiting(f"trying to refute {inputs.policy.name} ..."):
             verdict = audit_policy(inputs, trials)
-    page = assessment_page(inputs, results=results, audit=verdict, plan=planned)
+    page = assessment_page(inputs, results=results, audit=verdict, plan=planned, outcome=outcome)
     with atomically(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     click.echo(f"wrote {out}: open it in a browser, or print it")

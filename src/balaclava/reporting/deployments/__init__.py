@@ -1,1 +1,1 @@
-"""Records of deployments for public registries."""
+"""What became of a deployment: its record for public registries, and the results of a trial."""

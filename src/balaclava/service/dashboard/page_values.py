@@ -1,12 +1,18 @@
 """Values for the templates: an experiment at its last commit, and the review board's page."""
 
+import dataclasses
 import datetime
 from typing import Any
 
 from balaclava.errors import MissingPartError
 from balaclava.service.dashboard import svg_charts
-from balaclava.service.documents import experiment_document, for_readers, results_document
-from balaclava.service.engine.served_experiment import ServedExperiment
+from balaclava.service.documents import (
+    experiment_document,
+    for_readers,
+    privacy_document,
+    results_document,
+)
+from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
@@ -63,6 +69,7 @@ def review_page(service: Service, name: str) -> str:
     try:  # a late import, because it loads the simulator
         from balaclava.reporting.assessment_input import AssessmentInput
         from balaclava.reporting.assessment_page import assessment_page
+        from balaclava.reporting.deployments.trial_outcome import outcome_of_service
     except MissingPartError as error:
         raise Problem(501, str(error)) from None
     experiment = service.committed(name)
@@ -83,4 +90,12 @@ def review_page(service: Service, name: str) -> str:
         answers={"cap": answer} if named else {},
         guarantee=experiment.guarantee(restored),
     )
-    return assessment_page(assessment)
+    if experiment.state != FINISHED:
+        return assessment_page(assessment)
+    outcome = outcome_of_service(
+        experiment_document(experiment, restored),
+        privacy_document(experiment, service.ledger),
+        for_readers(results_document(experiment)),
+    )
+    # Its parameters are those of the assessment; arms that came and went are no departure.
+    return assessment_page(assessment, outcome=dataclasses.replace(outcome, parameters={}))
