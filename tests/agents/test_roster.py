@@ -183,6 +183,12 @@ def test_in_window_mode_rewards_of_a_retired_arm_count_at_the_end_of_their_windo
         (lambda agent: agent.ask(available=["a", "gone"]), "ParameterError", "was retired"),
         (lambda agent: agent.ask(available=["a", "z"]), "UnknownNameError", "no arm 'z'"),
         (lambda agent: agent.set_shares({"a": 0.6, "b": 0.5}), "ParameterError", "add up to 1.1"),
+        (lambda agent: agent.set_shares({"a": 0.2, 0: 0.3}), "ParameterError", "arm 'a' twice"),
+        (
+            lambda agent: agent.set_shares({"a": 1.0, "b": 1e-9}),
+            "ParameterError",
+            "up to 1.000000001; lower",
+        ),
         (lambda agent: agent.set_shares({"a": -0.1}), "ParameterError", r"shares\['a'\] = -0.1"),
         (lambda agent: agent.set_shares({"z": 0.1}), "UnknownNameError", "no arm 'z'"),
         (lambda agent: agent.set_shares(["a"]), "ParameterError", "must be a mapping"),
@@ -195,6 +201,16 @@ def test_bad_changes_are_refused_and_change_nothing(change, error, why):
     with pytest.raises(getattr(bl.errors, error), match=why):
         change(agent)
     assert json.dumps(agent.save()) == before
+
+
+def test_arms_may_be_numbers_of_an_array():
+    agent = agent_of(arms=("a", "b", "c"))
+    mask = np.array([False, True, False])
+    assert set(play(agent, 20, available=np.flatnonzero(mask))) == {"b"}
+    agent.set_shares({np.int64(1): 0.5})
+    assert agent.estimates().of(np.int64(1)).label == "b"
+    agent.retire_arm(np.int64(1))
+    assert "b" not in play(agent, 20)
 
 
 TALLIES = (

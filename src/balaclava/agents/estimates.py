@@ -170,8 +170,9 @@ class Estimates(ResultTable[MeanEstimate]):
         labels = [entry.label for entry in self]
         if isinstance(arm, str) and arm in labels:
             return self[labels.index(arm)]
-        if isinstance(arm, int) and not isinstance(arm, bool) and 0 <= arm < len(self):
-            return self[arm]
+        whole = isinstance(arm, int | np.integer) and not isinstance(arm, bool)
+        if whole and 0 <= int(arm) < len(self):
+            return self[int(arm)]
         hint = nearest(arm, labels) if isinstance(arm, str) else f"known: 0 to {len(self) - 1}"
         raise UnknownNameError(f"there is no arm {brief(arm)}; {hint}")
 

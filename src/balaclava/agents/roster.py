@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
+import numpy as np
+
 from balaclava._core.declared import MOST_ROUNDS, Range, brief, check
 from balaclava.agents.saving import (
     DamageError,
@@ -101,6 +103,8 @@ class ArmRoster:
     def number_of(self, arm: Any) -> int:
         """The number of an arm that was not retired, by number or label."""
         number = self.labels.index(arm) if isinstance(arm, str) and arm in self.labels else arm
+        if isinstance(number, np.integer):  # of an array that masks arms
+            number = int(number)
         if isinstance(number, bool) or not isinstance(number, int):
             known = [self.labels[other] for other in self.live]
             hint = nearest(arm, known) if isinstance(arm, str) else f"known: {', '.join(known)}"
@@ -159,10 +163,15 @@ class ArmRoster:
         checked = {}
         for arm, share in shares.items():
             number = self.number_of(arm)
+            if number in checked:
+                raise ParameterError(
+                    f"shares name arm {self.labels[number]!r} twice; give each its share once"
+                )
             checked[number] = check(f"shares[{self.labels[number]!r}]", share, Share)
         if math.fsum(checked.values()) > 1.0:
             raise ParameterError(
-                f"shares add up to {math.fsum(checked.values()):g}; lower them to at most 1 in all"
+                f"shares add up to {math.fsum(checked.values()):.12g}; lower them to at most 1 in "
+                "all"
             )
         return {arm: share for arm, share in checked.items() if share > 0.0}
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.agents.delivery import WindowDelivery
 from balaclava.auditing.replay.agent_audit import audit_agents
 from balaclava.auditing.replay.agent_replay import (
     AGENT_SCENARIOS,
@@ -134,6 +135,14 @@ def test_a_restart_by_raw_rewards_is_flagged(monkeypatch):
     monkeypatch.setattr(remembering, "has_changed", raw_change)
     result = audited(bl.policy("dp-imed", **USUAL, memory="detect"))
     assert result.verdict in ("violated", "unproved")
+
+
+def test_a_status_that_counts_rewards_within_their_windows_is_flagged(monkeypatch):
+    monkeypatch.setattr(WindowDelivery, "rewards", property(lambda self: len(self._held)))
+    result = audited(bl.policy("dp-imed", **USUAL))
+    assert result.verdict == "unproved"
+    assert "displays other values" in result.fault
+    assert "rewards that never come" in result.fault
 
 
 def test_an_agent_that_fails_when_arms_change_is_unproved(monkeypatch):

@@ -10,7 +10,7 @@ allows. With the recorded answer to every query, the replay must display the sam
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from balaclava.agents.decisions import Decision
 from balaclava.agents.restoring import restore
 from balaclava.auditing.replay.amplified_states import AMPLIFIED_DECISION, amplified
 from balaclava.auditing.replay.recorded_run import displayed_answers
+from balaclava.auditing.replay.reward_choices import reward_limits
 from balaclava.auditing.scenario import Neighbour
 from balaclava.auditing.state_copies import arrays_of
 from balaclava.auditing.tape import Divergence, MovedInput, Recorder, Replayer, TapeEntry
@@ -48,6 +49,7 @@ class AgentScenario(NamedTuple):
     cancelled: float = 0.0  # share of decisions
     restored: int = 0  # times that it is saved and restored
     follows: bool = False  # whether changes depend on what the agent displays
+    window: int = 0  # decisions after which a reward, or the lowest, counts; 0: at its arrival
 
 
 AGENT_SCENARIOS = (
@@ -65,6 +67,15 @@ AGENT_SCENARIOS = (
         masks=True,
         shares=True,
         follows=True,
+    ),
+    AgentScenario(
+        ("rewards that count after a window", "rewards that never come", "shares of arms"),
+        changes=True,
+        masks=True,
+        shares=True,
+        delay=14,
+        cancelled=0.1,
+        window=9,
     ),
     AgentScenario(("a prior", "arms that come and leave"), prior=True, changes=True, delay=4),
     AgentScenario(
@@ -118,7 +129,9 @@ class AgentPlayer:
     ) -> None:
         self.policy, self.run, self.rng, self.neighbour = policy, run, rng, neighbour
         self.scenario = run.scenario
-        self.agent = Agent(policy, seed=0, prior=self._prior())
+        self.missing, window = reward_limits(policy)[0], self.scenario.window
+        how: Any = {"settle": "window", "patience": window, "missing": self.missing}
+        self.agent = Agent(policy, seed=0, prior=self._prior(), **(how if window else {}))
         self.agent._runner.rng = rng
         self.open: list[tuple[int, Decision]] = []  # with the round in which each is closed
         self.view = b""  # the last display
@@ -194,6 +207,8 @@ class AgentPlayer:
         for number in plan.permutation(len(due)).tolist():
             decision = due[number]
             made = int(decision.id.rpartition("-")[2]) - 1
+            if 0 < self.scenario.window < i - made:
+                continue  # its window has ended
             if plan.random() < self.scenario.cancelled:
                 self.agent.cancel(decision)
                 continue
@@ -201,7 +216,11 @@ class AgentPlayer:
             self.run.columns_told[made] = column
             changed = self.neighbour is not None and self.neighbour.slot == made
             reward = float(self.run.rewards[made, column])
-            self.agent.tell(decision, self.neighbour.reward if changed else reward)  # type: ignore[union-attr]
+            if changed:
+                reward = self.neighbour.reward  # type: ignore[union-attr]
+                if self.scenario.window and reward == self.missing:
+                    continue  # it never comes
+            self.agent.tell(decision, reward)
         if i in self.restored:
             self.agent._runner.rng = seeded(0)  # a save holds the generator of a seeded agent
             self.agent = restore(json.loads(json.dumps(self.agent.save())))
@@ -215,6 +234,7 @@ class AgentPlayer:
         numbers: list[Any] = [
             *(runner.batches(), runner.changed_arms(), policy.restarts(runner.state)),
             *(runner.released_of(range(policy.arms)) or {}).items(),
+            replace(self.agent.status(), oldest_open=None),  # an id is random
         ]
         if policy.estimation is not None:
             read = policy.estimation.read

@@ -743,7 +743,7 @@ def check_shares(shares: Mapping[str, float], live: set[str]) -> None:
         if not 0.0 <= share <= 1.0:
             raise Problem(422, f"the share of {label!r} is {share:g}; give one in [0, 1]")
     if math.fsum(shares.values()) > 1.0:
-        raise Problem(422, f"shares add up to {math.fsum(shares.values()):g}; give at most 1")
+        raise Problem(422, f"shares add up to {math.fsum(shares.values()):.12g}; give at most 1")
 
 
 def _readings(row: Mapping[str, Any]) -> dict[str, float]:
