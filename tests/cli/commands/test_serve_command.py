@@ -59,3 +59,12 @@ def test_a_file_is_checked(settings: list[Any], tmp_path: Path, content: str) ->
     assert "--config" in answer.output
     assert settings == []
     assert run("--config", str(tmp_path / "missing.toml")).exit_code == 2
+
+
+def test_the_demo_keeps_nothing_and_refuses_a_database(tmp_path: Path) -> None:
+    """Started with a database it would seem to store what it removes."""
+    answer = run("--demo", "--database", str(tmp_path / "own.db"), "--workers", "2")
+    assert answer.exit_code == 2
+    words = " ".join(answer.output.split())
+    assert "takes --host and --port only; leave out --database, --workers" in words
+    assert list(tmp_path.iterdir()) == []

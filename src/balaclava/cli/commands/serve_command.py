@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from balaclava.cli.options import option
 from balaclava.errors import ParameterError
@@ -112,6 +113,8 @@ def serve(demo: bool, no_keys: bool, aggregator: bool, **options: Any) -> None:
     Example: balaclava serve --aggregator --database aggregator.db --port 8771
     Example: balaclava serve --demo
     """
+    if demo:
+        _refuse_beside_demo(click.get_current_context())
     _require_service(options["database"])
     from balaclava.service.aggregator_app import serve_aggregator
     from balaclava.service.demo import serve_demo
@@ -126,6 +129,21 @@ def serve(demo: bool, no_keys: bool, aggregator: bool, **options: Any) -> None:
             serve_role(ServerSettings(**options, keys=not no_keys), _print_address)
     except KeyboardInterrupt:
         click.echo("balaclava: stopped", err=True)
+
+
+def _refuse_beside_demo(context: click.Context) -> None:
+    given = [
+        each.opts[0]
+        for each in context.command.params
+        if each.name is not None
+        and each.name not in ("demo", "host", "port")
+        and context.get_parameter_source(each.name) == ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(
+            "--demo has a temporary database and takes --host and --port only; leave out "
+            f"{', '.join(given)}"
+        )
 
 
 def _require_service(database: str) -> None:
