@@ -412,13 +412,13 @@ def explore(
 
     def command(settings: WhatIf) -> str:
         chosen = {f"--{name}": value for name, value in settings._asdict().items()}
-        given = dict(reading)
+        reader_options = dict(reading)
         if not settings.delay:
             del chosen["--delay"]
-            given.pop("--law", None)
+            reader_options.pop("--law", None)
         if settings.arms == len(summary.labels):
             del chosen["--arms"]
-        words = [log, *_words(given | chosen)]
+        words = [log, *_words(reader_options | chosen)]
         return f"balaclava compare {shlex.join(words)}"
 
     with ExploreServer(explorer, command, port) as server:
