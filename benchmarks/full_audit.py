@@ -104,8 +104,10 @@ SIGHT = """## What the audit can see, and what it cannot
   arms added and retired, masks, shares, a prior, late and cancelled rewards, saves and restores, in
   some runs by a plan that follows what is displayed. Decisions, propensities, releases, estimates
   and restarts must agree, and one reward's releases must be within the claim.
-- **Endless runs.** If a reward enters release after release, or releases spend ever more, the loss
-  is extrapolated by doublings of the run, to the horizon or to 2^60 rounds.
+- **Endless runs.** If a reward enters release after release, the sums that its loss follows from
+  are extrapolated by doublings of the number of releases, to the horizon or to 2^60 rounds. A power
+  of that number is continued exactly; advanced composition may converge where the plain sum does
+  not. If releases spend ever more, what they spend is extrapolated by doublings of the run.
 - **Low digits.** What rewards left in the state is enlarged a billion times: after releases, for
   the latest reward too, at twelve points of a long run, and when arms come or leave. No decision
   may then change.

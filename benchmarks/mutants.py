@@ -197,6 +197,8 @@ def changeable(node: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str
                 continue
             if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
                 continue
+            if isinstance(node, ast.ClassDef) and isinstance(child, ast.AnnAssign):
+                continue  # a default of a field
             named = isinstance(child, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
             inner = f"{function}.{child.name}".lstrip(".") if named else function
             if inner or not isinstance(child, ast.Constant):

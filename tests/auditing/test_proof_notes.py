@@ -87,6 +87,11 @@ def test_a_note_lies_beside_its_module(name: str) -> None:
     assert path.with_name(f"{name}.py").is_file()
 
 
+def test_every_note_is_read() -> None:
+    paths = (ROOT / "src" / "balaclava").rglob("*.proof.md")
+    assert proof_notes.__wrapped__().keys() == {path.name.partition(".")[0] for path in paths}
+
+
 def test_subjects_exist_and_have_one_note() -> None:
     classes = {base.__name__ for cls in OWN.values() for base in cls.__mro__}
     subjects = [subject for note in proof_notes().values() for subject in note.subjects]
@@ -138,7 +143,8 @@ n
 def test_a_note_without_the_form_is_refused(right: str, wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "x.proof.md"
     path.write_text(GOOD, encoding="utf-8")
-    assert [len(step.tests) for step in read_note(path).steps] == [2, 1]
+    steps = read_note(path).steps
+    assert [(step.code, len(step.tests)) for step in steps] == [(("a.b",), 2), (("a.b",), 1)]
     assert right in GOOD
     path.write_text(GOOD.replace(right, wrong), encoding="utf-8")
     with pytest.raises(ParameterError, match=r"x\.proof\.md"):

@@ -24,6 +24,7 @@ QUICK = {
     *("joint-tie-break", "joint-one-who-joins", "joint-open-matrix"),
     "joint-lost-features",
     *("releases-nan", "whole-rewards-only", "window-of-two", "changes", "only-if-changed"),
+    "recommends-without-means",
 }
 BY_REPLAY = [row.name for row in VIOLATORS.values() if row.by_replay]
 LONG = {row.name for row in (*OUTCOMES, *SLIPS, *JOINT)} - QUICK

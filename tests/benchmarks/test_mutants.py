@@ -40,6 +40,10 @@ def test_each_kind_of_change_is_made() -> None:
 LIMIT = 3
 
 
+class Kind(NamedTuple):
+    late: bool = False
+
+
 def law(x: float = 1.0, *, low: int = 0) -> float:
     "Words 1 + 1."
     note(x)

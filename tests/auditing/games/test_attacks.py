@@ -57,6 +57,7 @@ def test_the_largest_reward_that_passes_truncation():
     assert size == 2.0 ** math.log2(size)
     low, high = constant_pair(policy, 0.0, 1, 8).streams[:, 0, 0]
     assert (low, high) == (-size, size)
+    assert size < 2.0**20  # larger ones are truncated to 0
     assert largest_counted_reward(bl.policy("ucb1", arms=2), 8) == 1.0  # nothing is released
 
 

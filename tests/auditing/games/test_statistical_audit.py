@@ -5,8 +5,26 @@ from __future__ import annotations
 import pytest
 
 from balaclava.auditing.games.attacks import GameSetting, choose_attack, find_stream_pair
-from balaclava.auditing.games.statistical_audit import audit_by_betting, audit_statistically, bet
+from balaclava.auditing.games.statistical_audit import (
+    audit_by_betting,
+    audit_statistically,
+    bet,
+    measure,
+    split_games,
+)
 from tests.oracles.violators import PROVED_CONTROLS
+
+
+def test_a_bound_is_measured_again_only_with_more_games():
+    setting = GameSetting(PROVED_CONTROLS["one-release"].policy, 0.0, 16, 2)
+    once, more = (
+        audit_statistically(setting, 1.0, trials=4_000, confidence=0.95, times_more=times)
+        for times in (1, 3)
+    )
+    pair = find_stream_pair(setting, split_games(1_000)[1])
+    assert once == measure(setting, pair, 1.0, 1_000, 0.95)
+    assert once.epsilon_lower > 0.0
+    assert (once.games, more.games) == (4_000, 12_000)
 
 
 @pytest.mark.slow

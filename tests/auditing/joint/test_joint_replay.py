@@ -19,6 +19,8 @@ def test_it_proves_dp_squarecb_up_to_its_sensitivity(disjoint: bool) -> None:
     found = replay_all_neighbours(policy, policy.guarantee, rounds=24, pairs=60, seed=1)
     assert found.verdict == "consistent", str(found)
     assert found.epsilon > 0.5
+    assert 0 < found.moved < found.pairs
+    assert found.pairs % 20 == 0  # twenty participants of each scenario
 
 
 def test_contexts_are_as_long_as_is_allowed() -> None:
@@ -30,6 +32,16 @@ def test_contexts_are_as_long_as_is_allowed() -> None:
     lengths = np.linalg.norm(tried, axis=2)
     assert lengths.max() == pytest.approx(4.0)
     assert len({each.tobytes() for each in tried}) > 20
+
+
+def test_features_are_replaced_by_opposite_and_orthogonal_ones() -> None:
+    policy = bl.policy("dp-squarecb", arms=2, features=3, epsilon=1.0, delta=1e-3)
+    rng, rows = np.random.default_rng(1), np.array([[0.6, 0.1, 0.7], [0.2, 0.5, -0.3]])
+    tried = [extreme_context(policy, rows, rng) for _ in range(60)]
+    assert any((each == -rows).all() for each in tried)
+    assert any((each == 0.0).all() for each in tried)
+    dense = [each for each in tried if np.count_nonzero(each) == each.size]
+    assert any(np.abs((each * rows).sum(axis=1)).max() < 1e-12 for each in dense)
 
 
 def test_the_changed_participants_own_decision_does_not_count() -> None:

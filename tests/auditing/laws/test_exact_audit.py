@@ -73,6 +73,7 @@ def test_policies_keep_their_claim(name, given, least, most):
     assert least <= audit.delta <= most
     assert audit.half_lines <= audit.delta * (1 + 1e-9)
     assert audit.first == bl.policy(name, arms=3, **given).start_phase
+    assert audit.last == given.get("horizon", 10**6)
     assert str(audit).startswith("consistent: ")
     assert f"true delta {audit.delta:.3g} " in str(audit)
 

@@ -95,6 +95,15 @@ def test_a_small_part_of_a_raw_sum_is_seen_late():
     assert honest.amplified_fault(states) == ("", 0)
 
 
+def test_a_display_that_differs_is_of_the_round_where_it_is_compared():
+    policy = VIOLATORS["recommends-without-means"].policy
+    rewards = np.tile([1.0, 0.0], (ROUNDS, 1))
+    run = record_long_run(policy, rewards, seed=0, script=(0.0,), share=0.0)
+    fault, at = run.replay(1.0 - rewards)
+    assert at + 1 in run.displays
+    assert fault.startswith(f"after round {at + 1} an agent displays another")
+
+
 @pytest.mark.parametrize("name", ["honest", pytest.param("truncated-far", marks=pytest.mark.slow)])
 def test_a_control_has_no_late_fault(name):
     found = searched(PROVED_CONTROLS[name].policy)

@@ -9,7 +9,13 @@ import numpy as np
 import balaclava as bl
 from balaclava.auditing.replay.recorded_run import record, replay_all
 from balaclava.auditing.scenario import Neighbour, plain_scenario
+from balaclava.authoring import Epsilon, PrivateBoundedPolicy, begin_tally, learn_tally
 from tests.oracles.violators import UNUSUAL_CONTROLS, VIOLATORS
+
+
+@bl.kernel
+def in_turn(params, state, t, context, rng):
+    return (t - 1) % params.arms, 0
 
 
 def test_a_neighbour_whose_reward_never_comes_moves_nothing():
@@ -42,6 +48,30 @@ def test_a_failure_ends_a_run_and_a_neighbour_without_it_differs():
     calm = record(policy, plain_scenario(policy, np.zeros((60, 2))), seed=0)
     ((_, outcome),) = replay_all(policy, calm, [Neighbour(0, 1.0)])
     assert "in round 45 it fails with ValueError" in outcome.fault
+
+
+@bl.kernel
+def draw_once_more(params, state, t, arm, reward, phase, rng):
+    learn_tally(params, state, t, arm, reward, phase, rng)
+    if t == 20 and state.sums[0] == 0.0:
+        rng.random()
+
+
+class DrawsOnceMore(PrivateBoundedPolicy):
+    """Another query, after all others, that depends on a reward."""
+
+    name = "draws-once-more"
+    epsilon: Epsilon
+    kernels = bl.Kernels(begin_tally, in_turn, draw_once_more)
+
+
+def test_a_query_after_the_last_is_a_difference_that_nobody_sees():
+    policy, rewards = DrawsOnceMore(arms=2, epsilon=1.0), np.zeros((20, 2))
+    rewards[0, 0] = 1.0
+    run = record(policy, plain_scenario(policy, rewards), seed=0)
+    ((_, outcome),) = replay_all(policy, run, [Neighbour(0, 0.0)])
+    assert outcome.fault.startswith("in round 20 ")
+    assert outcome.round is None
 
 
 def test_a_finished_trial_releases_unfinished_batches_as_an_agent_does():

@@ -285,6 +285,10 @@ OUTCOMES = [
     violator("draws-by-sum", "as many draws as the sum", frame(score=draws_by_sum)),
     violator("single-precision", "digits by the raw sum", frame(score=single_precision)),
     violator("fails-when-lost", "an error by sum when one is lost", frame(lose=fails_when_lost)),
+    violator(
+        "recommends-without-means", "a raw best arm, of a policy without estimates",
+        frame(), recommended_arm=lambda self, state: best_of(state.raw),
+    ),
     violator("raw-best-fails", "an error if the raw best is not played", frame(pick=raw_best)),
 ]  # fmt: skip
 assert LENGTH == 12  # the numbers above are for batches of twelve

@@ -241,7 +241,7 @@ class AgentPlayer:
             numbers += runner.open_roster().released(
                 lambda slot: read(runner.params, runner.state, slot)
             )
-            numbers += displayed_answers(policy, runner.state)
+        numbers += displayed_answers(policy, runner.state)
         return repr(numbers).encode()
 
 

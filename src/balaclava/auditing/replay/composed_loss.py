@@ -14,7 +14,9 @@ from balaclava.privacy.mechanisms.base import ROUNDING
 
 _SUM_TOLERANCE = 1e-9  # relative: the rounding of sums of losses
 _NEGLIGIBLE_DELTA = 1e-300  # underflow of a product of floats
-_LARGEST_COMPOSED = 1e3  # epsilon, above which advanced composition gains nothing
+# What a move adds to: the delta, the squared shift of a Gaussian, and, of its loss and of its
+# declared loss e: e, e (exp(e) - 1), and e squared.
+DELTA, SHIFT, LOSS, DECLARED, INGREDIENTS = 0, 1, slice(2, 5), slice(5, 8), 8
 
 
 class ComposedLoss(NamedTuple):
@@ -56,32 +58,48 @@ def compose(
 ) -> ComposedLoss:
     """The loss of the moved mechanisms at the claimed delta.
 
+    `weights` has the factor of each move, by default 1.
+    """
+    loss = composed(ingredients(moves, weights).sum(axis=0), claim, len(moves))
+    if any(move.distance > 1.0 + ROUNDING for move in moves):
+        return loss._replace(declared=math.inf)  # it bounds nothing beyond its sensitivity
+    return loss
+
+
+def ingredients(moves: Sequence[MovedInput], weights: Sequence[float] | None = None) -> np.ndarray:
+    """What each move adds to `composed`: [moves, INGREDIENTS]."""
+    times = np.ones(len(moves)) if weights is None else np.asarray(weights, float)
+    table = np.zeros((len(moves), INGREDIENTS))
+    table[:, DELTA] = times * [move.loss.delta for move in moves]
+    table[:, SHIFT] = np.square(times * [move.loss.shift for move in moves])
+    pure = times * [move.loss.epsilon for move in moves]
+    full = times * [0.0 if move.loss.shift else move.terms.epsilon for move in moves]
+    with np.errstate(over="ignore"):  # then the plain sum is less
+        table[:, LOSS] = np.stack([pure, pure * np.expm1(pure), pure**2], axis=1)
+        table[:, DECLARED] = np.stack([full, full * np.expm1(full), full**2], axis=1)
+    return table
+
+
+def composed(sums: np.ndarray, claim: Guarantee, moves: int) -> ComposedLoss:
+    """The loss of moves whose ingredients have these sums.
+
     Pure losses add up, or cost less by advanced composition. Several Gaussians are one whose shift
     is the root of the sum of squares. Deltas add up; the other two use the rest of the claimed
-    delta. `weights` has the factor of each move, by default 1.
+    delta.
     """
-    times = np.ones(len(moves)) if weights is None else np.asarray(weights, float)
-    delta = float(sum(n * move.loss.delta for n, move in zip(times, moves, strict=True)))
-    shifts = [n * move.loss.shift for n, move in zip(times, moves, strict=True)]
-    shift = math.sqrt(sum(each**2 for each in shifts))
-    pure = times * np.array([move.loss.epsilon for move in moves])
-    full = times * np.array([0.0 if move.loss.shift else move.terms.epsilon for move in moves])
-    spare = claim.delta - delta
-    declared = _pure_loss(full, spare, claim.epsilon)
-    if any(move.distance > 1.0 + ROUNDING for move in moves):
-        declared = math.inf  # a declared loss bounds nothing beyond its sensitivity
+    delta, shift = float(sums[DELTA]), math.sqrt(sums[SHIFT])
+    spare, total = claim.delta - delta, float(sums[LOSS][0])
+    declared = _pure_loss(sums[DECLARED], spare, claim.epsilon)
     if shift > 0.0:
         gaussian = gaussian_epsilon(shift, spare) if math.isfinite(shift) else math.inf
-        return ComposedLoss(float(pure.sum()) + gaussian, claim.delta, declared, len(moves))
-    epsilon = _pure_loss(pure, spare, claim.epsilon)
-    advanced = epsilon < float(pure.sum())
-    return ComposedLoss(epsilon, claim.delta if advanced else delta, declared, len(moves))
+        return ComposedLoss(total + gaussian, claim.delta, declared, moves)
+    epsilon = _pure_loss(sums[LOSS], spare, claim.epsilon)
+    return ComposedLoss(epsilon, claim.delta if epsilon < total else delta, declared, moves)
 
 
-def _pure_loss(losses: np.ndarray, spare: float, claimed: float) -> float:
+def _pure_loss(sums: np.ndarray, spare: float, claimed: float) -> float:
     """The sum or, if it exceeds the claim, advanced composition at delta `spare` if smaller."""
-    total = float(losses.sum())
-    if spare <= 0 or not claimed < total < _LARGEST_COMPOSED:
-        return total
-    mean = float((losses * np.expm1(losses)).sum())
-    return min(total, mean + math.sqrt(2 * math.log(1 / spare) * float((losses**2).sum())))
+    total, mean, squares = sums.tolist()
+    if spare <= 0 or total <= claimed:
+        return float(total)
+    return float(min(total, mean + math.sqrt(2 * math.log(1 / spare) * squares)))

@@ -10,10 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.number_format import rounded_up
-from balaclava.auditing.compiled_tape import CODE, EPSILON, MOVES, SENSITIVITY
+from balaclava.auditing.compiled_tape import CODE, EPSILON, FURTHER_PART, MOVES, SENSITIVITY
 from balaclava.auditing.laws.tape_draws import tape_fault
 from balaclava.auditing.rare_answers import code_numbers
-from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
+from balaclava.auditing.replay.composed_loss import (
+    INGREDIENTS,
+    ComposedLoss,
+    compose,
+    composed,
+    ingredients,
+)
 from balaclava.auditing.replay.long_runs import LongRun, record_long_run
 from balaclava.auditing.replay.reward_choices import reward_limits, reward_stream
 from balaclava.auditing.scenario import Neighbour
@@ -28,11 +34,12 @@ _SHORTEST_LONG_RUN = 4_000  # rounds to which they are shortened
 _ROUNDS_BEYOND = 200  # after a policy's horizon
 _MOST_READ = 2_000  # moved indices whose loss is computed, by decision
 _GROWTH_MOVES = 8  # releases of one reward; with fewer, their sum is not extrapolated
-_DOUBLINGS = 5  # of the rounds, by which the growth of a loss is judged
+_DOUBLINGS = 5  # of the rounds, or of releases, by which growth is judged
+_SIXTEEN = 2 ** (_DOUBLINGS - 1)
+_POWER_GROWTH = 3  # times as many releases in sixteen times the rounds: a power of the rounds
 _UNBOUNDED_RUN = 2.0**60  # rounds of a policy without a horizon
 _CONSTANT_GROWTH, _FASTEST_GROWTH = 1e-3, 4.0  # of the factor of growth per doubling
-# Relative error of an extrapolated loss: a slowly converging budget that fits exactly exceeds it by
-# a few percent, since the factor is measured on whole releases. A guess.
+# Relative error of an extrapolated loss, since the factor is measured on whole releases. A guess.
 _EXTRAPOLATION_ERROR = 0.1
 
 
@@ -179,27 +186,37 @@ class LongReplay:
         return ""
 
     def growth_fault(self, run: LongRun, moves: list[MovedInput]) -> str:
-        """Whether the loss of a reward that is released again and again outgrows the claim."""
-        horizon = self.policy.horizon or _UNBOUNDED_RUN
+        """Whether the loss of a reward that is released again and again outgrows the claim.
+
+        The sums that it follows from are extrapolated, each by its own growth: advanced composition
+        of all releases may converge while the plain sum does not.
+        """
+        horizon, most = self.policy.horizon or _UNBOUNDED_RUN, len(moves)
         rounds = np.searchsorted(run.places[: run.rounds, 1], [m.position for m in moves], "right")
         last = int(rounds[-1]) + 1
         seen = last if run.tape.cursor[MOVES] == len(run.tape.moves) else run.rounds
-        if len(moves) < _GROWTH_MOVES or horizon <= seen:
+        if most < _GROWTH_MOVES or horizon <= seen:
             return ""  # all of it was played
-        cuts = [last >> j for j in reversed(range(_DOUBLINGS))]
-        if rounds[0] >= cuts[0]:
+        codes = run.tape.entries[: moves[0].position, CODE]
+        before = np.count_nonzero((codes > 0.0) & (codes % 1.0 != FURTHER_PART))
+        if most < (_SIXTEEN - 1) * (before + 0.5):
             return ""  # a late reward: at first its loss grows as its age does
-        losses = [compose(moves[: int(np.searchsorted(rounds, cut))], self.claim) for cut in cuts]
-        ahead, slack = math.log2(horizon / last), 1 + _EXTRAPOLATION_ERROR
-        epsilon, delta = (
-            max(extrapolated([getattr(loss, name) for loss in losses], ahead) for name in names)
-            for names in (("epsilon", "declared"), ("delta",))
-        )
-        if epsilon <= self.claim.epsilon * slack and delta <= self.claim.delta * slack:
+        # By the logarithm of the place of each among all releases, so that a power of their number
+        # stays one; its sum is an integral from half a place before to half a place after.
+        places = np.arange(most + 1) + before + 0.5
+        cuts = np.log(places[-1] / 2.0 ** np.arange(_DOUBLINGS - 1, -1, -1))
+        sums = np.vstack([np.zeros(INGREDIENTS), ingredients(moves).cumsum(axis=0)])
+        parts = [np.interp(cuts, np.log(places), column) for column in sums.T]
+        ahead = math.log2(releases_until(horizon, rounds) / most)
+        slack, claim = 1 + _EXTRAPOLATION_ERROR, self.claim
+        loss = composed(np.array([extrapolated(part, ahead) for part in parts]), claim, most)
+        epsilon = max(loss.epsilon, loss.declared)
+        if epsilon <= claim.epsilon * slack and loss.delta <= claim.delta * slack:
             return ""
+        half, whole = compose(moves[: most // 2], claim), compose(moves, claim)
         return (
-            f"its loss grows with the run: {losses[-2]} after {cuts[-2]:,} rounds, {losses[-1]} "
-            f"after {cuts[-1]:,}; claimed are {terms_of(self.claim)}"
+            f"its loss grows with the run: {half} after {rounds[most // 2 - 1] + 1:,} rounds, "
+            f"{whole} after {last:,}; claimed are {terms_of(claim)}"
         )
 
     def budget_fault(self, run: LongRun, losses: list[tuple[int, float]]) -> str:
@@ -214,7 +231,8 @@ class LongReplay:
         ]  # fmt: skip
         if (self.policy.horizon or _UNBOUNDED_RUN) <= run.rounds or (np.diff(spent) <= 0.0).any():
             return ""
-        most = extrapolated(spent, math.log2((self.policy.horizon or _UNBOUNDED_RUN) / run.rounds))
+        doublings = math.log2((self.policy.horizon or _UNBOUNDED_RUN) / run.rounds)
+        most = extrapolated(np.array(spent), doublings)
         late = [loss for slot, loss in losses if slot >= cuts[-2]]
         if not late or max(late) / spent[-1] * most <= self.claim.epsilon * (1 + 1e-6):
             return ""
@@ -224,7 +242,20 @@ class LongReplay:
         )
 
 
-def extrapolated(losses: list[float], doublings: float) -> float:
+def releases_until(horizon: float, rounds: np.ndarray) -> float:
+    """The number of releases by the horizon, of which those in these rounds have been seen.
+
+    It grows as since a sixteenth of the rounds: by so many a doubling, or by a factor.
+    """
+    most, last = len(rounds), int(rounds[-1]) + 1
+    early, doublings = int(np.searchsorted(rounds, last / _SIXTEEN)), math.log2(_SIXTEEN)
+    ahead = math.log2(horizon / last)
+    if most < _POWER_GROWTH * early:
+        return most + (most - early) / doublings * ahead
+    return float(most * min((most / max(early, 1)) ** (1 / doublings), 2.0) ** ahead)
+
+
+def extrapolated(losses: np.ndarray, doublings: float) -> float:
     """The loss after further doublings, if its growth keeps changing by the same factor."""
     *_, before, growth = np.diff(losses)
     if not (growth > 0.0 and before > 0.0):

@@ -152,7 +152,7 @@ class ScenarioRunner:
         if policy.estimation is not None:
             for each in range(policy.arms):
                 numbers += policy.estimation.read(self.params, state, each)
-            statements += displayed_answers(policy, state)
+        statements += displayed_answers(policy, state)
         values = np.array([-1.0 if number is None else number for number in numbers])
         return values.tobytes() + repr(statements).encode()
 
