@@ -175,7 +175,7 @@ def even_quantiles(law, size=4_000):
 def test_undeclared_gaussian_noise_needs_its_delta(shift, scale):
     from scipy import stats
 
-    samples = [even_quantiles(stats.norm(centre, scale)) for centre in (0.0, shift)]
+    samples = [even_quantiles(stats.norm(centre, scale)) for centre in (2.0, 2.0 + shift)]
     needed = gaussian_delta(shift / scale, 0.5)
     for factor, wrong in ((0.7, True), (1.1, False)):  # it must exceed a declared delta by 20 %
         found = undeclared_law_fault(samples, Terms(0.0, shift, 0.5, factor * needed))
