@@ -159,10 +159,10 @@ def test_a_reward_costs_epsilon_once_in_any_order_of_the_others(name):
 def test_kinds_that_fast_forward_bring_long_runs():
     policy = VIOLATORS["raw-after-5000"].policy
     kinds = (ScenarioKind(), ScenarioKind(start=100))
-    found = audit_by_replay(policy, policy.guarantee, rounds=30, pairs=4, seed=1, kinds=kinds)
+    found = audit_by_replay(
+        policy, policy.guarantee, rounds=30, pairs=4, seed=1, seconds=1.0, kinds=kinds
+    )
     assert "decision of round 5001 differs" in found.fault
-    short = audit_by_replay(policy, policy.guarantee, rounds=30, pairs=4, seed=1, kinds=kinds[:1])
-    assert short.verdict == "consistent"
 
 
 def test_a_reward_that_no_mechanism_sees_is_enlarged_too():

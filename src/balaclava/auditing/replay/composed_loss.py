@@ -16,7 +16,7 @@ _SUM_TOLERANCE = 1e-9  # relative: the rounding of sums of losses
 _NEGLIGIBLE_DELTA = 1e-300  # underflow of a product of floats
 # What a move adds to: the delta, the squared shift of a Gaussian, and, of its loss and of its
 # declared loss e: e, e (exp(e) - 1), and e squared.
-DELTA, SHIFT, LOSS, DECLARED, INGREDIENTS = 0, 1, slice(2, 5), slice(5, 8), 8
+DELTAS, SHIFTS, LOSSES, DECLARED, INGREDIENTS = 0, 1, slice(2, 5), slice(5, 8), 8
 
 
 class ComposedLoss(NamedTuple):
@@ -70,12 +70,12 @@ def ingredients(moves: Sequence[MovedInput], weights: Sequence[float] | None = N
     """What each move adds to `composed`: [moves, INGREDIENTS]."""
     times = np.ones(len(moves)) if weights is None else np.asarray(weights, float)
     table = np.zeros((len(moves), INGREDIENTS))
-    table[:, DELTA] = times * [move.loss.delta for move in moves]
-    table[:, SHIFT] = np.square(times * [move.loss.shift for move in moves])
+    table[:, DELTAS] = times * [move.loss.delta for move in moves]
+    table[:, SHIFTS] = np.square(times * [move.loss.shift for move in moves])
     pure = times * [move.loss.epsilon for move in moves]
     full = times * [0.0 if move.loss.shift else move.terms.epsilon for move in moves]
     with np.errstate(over="ignore"):  # then the plain sum is less
-        table[:, LOSS] = np.stack([pure, pure * np.expm1(pure), pure**2], axis=1)
+        table[:, LOSSES] = np.stack([pure, pure * np.expm1(pure), pure**2], axis=1)
         table[:, DECLARED] = np.stack([full, full * np.expm1(full), full**2], axis=1)
     return table
 
@@ -87,13 +87,13 @@ def composed(sums: np.ndarray, claim: Guarantee, moves: int) -> ComposedLoss:
     is the root of the sum of squares. Deltas add up; the other two use the rest of the claimed
     delta.
     """
-    delta, shift = float(sums[DELTA]), math.sqrt(sums[SHIFT])
-    spare, total = claim.delta - delta, float(sums[LOSS][0])
+    delta, shift = float(sums[DELTAS]), math.sqrt(sums[SHIFTS])
+    spare, total = claim.delta - delta, float(sums[LOSSES][0])
     declared = _pure_loss(sums[DECLARED], spare, claim.epsilon)
     if shift > 0.0:
         gaussian = gaussian_epsilon(shift, spare) if math.isfinite(shift) else math.inf
         return ComposedLoss(total + gaussian, claim.delta, declared, moves)
-    epsilon = _pure_loss(sums[LOSS], spare, claim.epsilon)
+    epsilon = _pure_loss(sums[LOSSES], spare, claim.epsilon)
     return ComposedLoss(epsilon, claim.delta if epsilon < total else delta, declared, moves)
 
 

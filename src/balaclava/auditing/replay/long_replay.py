@@ -243,7 +243,7 @@ class LongReplay:
 
 
 def releases_until(horizon: float, rounds: np.ndarray) -> float:
-    """The number of releases by the horizon, of which those in these rounds have been seen.
+    """The number of releases by the horizon; those in these rounds have been seen.
 
     It grows as since a sixteenth of the rounds: by so many a doubling, or by a factor.
     """
