@@ -6,14 +6,14 @@ import asyncio
 import gzip
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from balaclava.privacy.secret_shares import reward_steps, split
+from balaclava.privacy.secret_shares import reward_steps, share_text, split
 from balaclava.service import share_messages as messages
 from balaclava.service.aggregation.collector import (
     AggregatorClient,
@@ -42,6 +42,9 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 
+Lie = Callable[[str, str, list[str]], dict[str, Any]]  # of task, batch and decisions
+
+
 class Decider:
     """A service whose time the test sets, and its collector, with both aggregators."""
 
@@ -53,6 +56,7 @@ class Decider:
         self.down: set[int] = set()  # aggregators that do not answer
         self.requests = self.lost = 0  # of a pass, and which answer is lost
         self.hostile: bytes | None = None  # what the second aggregator answers instead
+        self.lie: Lie | None = None  # what it makes of its honest answers
         self.silent = "no task", threading.Event()  # what it does not answer, until when
         self.uid = self.create("shop")
 
@@ -84,7 +88,11 @@ class Decider:
         self.requests += 1
         if self.requests == self.lost:
             raise httpx.ReadTimeout("lost")
-        return httpx.Response(answer.status_code, stream=httpx.ByteStream(answer.content))
+        content = answer.content
+        if side and self.lie is not None and answer.is_success:
+            uid, label, ids = *path.split("/")[3:6:2], json.loads(request.content)["ids"]
+            content = json.dumps(answer.json() | self.lie(uid, label, ids)).encode()
+        return httpx.Response(answer.status_code, stream=httpx.ByteStream(content))
 
     def decide(self, count: int, name: str = "shop") -> list[dict[str, Any]]:
         text = self.service.run_job(jobs.MakeDecisions(self.service.vault, name, count))
@@ -252,6 +260,54 @@ def test_a_hostile_answer_lets_the_batch_wait(decider: Decider, answer: bytes) -
     decider.hostile = None
     decider.collect()
     assert list(decider.pools.rewards) == [4, 4]
+
+
+def lacks(count: int) -> Lie:
+    """It states that it has no share of the first decisions; with its own key."""
+
+    def lie(uid: str, label: str, ids: list[str]) -> dict[str, Any]:
+        missing = sorted(ids)[:count]
+        word = messages.statement(PEER_KEY, uid, 1, label, ids, missing)
+        return {"missing": missing, "statement": word}
+
+    return lie
+
+
+BITS = messages.task_bits(1e6)
+WAITS, IS_LOST, COUNTS = "waits", "is lost", "counts"
+LIES: dict[str, tuple[Lie, str]] = {
+    "another set than it summed": (lacks(1), IS_LOST),
+    "no share at all": (lacks(8), IS_LOST),
+    "another set without its key": (lambda uid, label, ids: {"missing": ids[:1]}, WAITS),
+    "another word": (lambda uid, label, ids: {"statement": "0" * 64}, WAITS),
+    "a set that it did not agree on": (lambda uid, label, ids: {"agreed": "0" * 64}, IS_LOST),
+    "another size": (lambda uid, label, ids: {"size": 10**9}, COUNTS),
+    "a release of another batch": (
+        lambda uid, label, ids: {"noisy_sum": share_text(2 ** (BITS - 2), BITS)},
+        IS_LOST,
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_costs_its_batch_and_no_second_release(decider: Decider, lie: str) -> None:
+    """The honest aggregator releases each batch once; the policy's state stays sound."""
+    for each in decider.decide(8):
+        decider.share(each, 1.0)
+    decider.end_windows()
+    decider.lie, expected = LIES[lie]
+    for _ in range(2):
+        decider.collect()
+    rewards = {WAITS: [0, 0], IS_LOST: [0, 0], COUNTS: [4, 4]}[expected]
+    assert list(decider.pools.rewards) == rewards
+    assert list(decider.pools.empty) == ([1, 1] if expected is IS_LOST else [0, 0])
+    decider.lie = None
+    decider.collect()
+    assert sum(decider.pools.rewards) == (0 if expected is IS_LOST else 8)
+    assert not list(decider.pools.faults(8))
+    ledger = decider.pair.services[0].ledger
+    notes = [each["note"] for each in ledger.entries() if each["event"] == "released"]
+    assert len(notes) == len(set(notes))
 
 
 def test_an_aggregator_that_never_answers_holds_up_its_own_experiments_alone(
