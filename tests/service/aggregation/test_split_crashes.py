@@ -28,7 +28,14 @@ EPSILON = 1e6  # next to no noise, so that rewards can be counted
 EXPERIMENT: dict[str, Any] = {
     "name": "shop",
     "policy": "dp-imed",
-    "parameters": {**OFTEN, "epsilon": EPSILON, "first_batch": 6, "trust": "split"},
+    # Releases for every life to lose, of batches that grow: an arm has at most 32 open ones.
+    "parameters": {
+        **OFTEN,
+        "epsilon": EPSILON,
+        "first_batch": 6,
+        "batch_ratio": 1.05,
+        "trust": "split",
+    },
     "arms": ["plain", "map"],
     "reward_window": WINDOW,
     "default_reward": 0.0,
@@ -64,9 +71,12 @@ class Devices:
             except httpx.TransportError:
                 time.sleep(0.02)
                 continue
-            for each in answer.json()["decisions"] if answer.is_success else ():
-                if each["learns"] and random.random() < 0.9:  # the others never send
+            learning = [each for each in answer.json().get("decisions", ()) if each["learns"]]
+            for each in learning:
+                if random.random() < 0.9:  # the others never send
                     self._send(each)
+            if not learning:
+                time.sleep(0.1)  # until a batch is released
 
     def _send(self, decision: dict[str, Any]) -> None:
         id = decision["decision_id"]
