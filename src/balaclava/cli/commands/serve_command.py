@@ -132,17 +132,17 @@ def serve(demo: bool, no_keys: bool, aggregator: bool, **options: Any) -> None:
 
 
 def _refuse_beside_demo(context: click.Context) -> None:
-    given = [
+    names = [
         each.opts[0]
         for each in context.command.params
         if each.name is not None
         and each.name not in ("demo", "host", "port")
         and context.get_parameter_source(each.name) == ParameterSource.COMMANDLINE
     ]
-    if given:
+    if names:
         raise click.UsageError(
             "--demo has a temporary database and takes --host and --port only; leave out "
-            f"{', '.join(given)}"
+            f"{', '.join(names)}"
         )
 
 
