@@ -17,7 +17,8 @@ _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,18})")
 _ENDINGS = {
     HAS_REWARD: "has its reward already; each is told once",
     WAS_CANCELLED: "was cancelled; its reward no longer counts",
-    WAS_GIVEN_UP: "was given up after the agent's patience; its reward no longer counts",
+    WAS_GIVEN_UP: "was given up after the agent's patience; its reward no longer counts. "
+    "Where rewards come so late, make the next agent with a longer patience",
 }
 
 

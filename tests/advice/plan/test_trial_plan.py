@@ -137,6 +137,8 @@ def test_participants_that_are_too_few():
     assert few.of("dp-imed").worse < 100
     assert "With 100 participants" in few.sentence
     assert "then uses all of them" in few.sentence
+    assert f"dp-even {few.of('dp-even').width:.2g} at epsilon 1" in few.sentence
+    assert "of a difference is then" not in few.sentence
     assert "If the lead is 0.6" in few.sentence
 
 

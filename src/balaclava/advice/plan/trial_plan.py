@@ -461,8 +461,11 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
         text += (
             f" At epsilon {even.epsilon:g} dp-even takes {even.high:,.0f}, fixed in advance, with "
             "one exact test at the end, which unlike the classic one needs no correction for pairs."
-            f" The interval of a difference is then about {significant(even.width, 2)} wide."
         )
+        if trial.participants is None:
+            text += (
+                f" The interval of a difference is then about {significant(even.width, 2)} wide."
+            )
     if policy is None:
         return text
     if math.isnan(row.high):
@@ -482,7 +485,9 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
 def participants_sentence(rows: Sequence[PlanRow], participants: int) -> str:
     """How often the participants suffice."""
     shares = each_epsilon(rows, lambda row: percent(row.named, ".0f"), "")
+    widths = each_epsilon(rows, lambda row: significant(row.width, 2), "")
     return (
         f" With {participants:,} participants this share of trials names the best arm: {shares}. "
-        "A test of fixed size then uses all of them, also beyond its planned size."
+        "A test of fixed size then uses all of them, also beyond its planned size. The interval of "
+        f"the lead is then about this wide: {widths}."
     )

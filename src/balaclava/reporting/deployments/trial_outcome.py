@@ -118,7 +118,7 @@ class TrialOutcome:
         answer = self.answer or NOT_NAMED
         words = f"{answer}, at {percent(self.confidence, 'g')} confidence"
         if lead is not None:
-            words += f"; the lead of {self.leader} over {lead.label} is {lead}"
+            words += f"; the lead of {self.leader!r} over {lead.label!r} is {lead}"
         of = f"after {self.decisions:,} of {assessment.horizon:,} decisions"
         if assessment.horizon in (0, self.decisions):
             of = f"after {self.decisions:,} decisions"
