@@ -272,6 +272,19 @@ def create(client: Client, **more: Any) -> str:
     return name
 
 
+def test_a_label_in_place_of_a_list_is_refused_and_is_not_taken_for_its_letters(
+    client: Client,
+) -> None:
+    name = create(client, arms=["a", "b", "ab"])
+    for change in ({"add": "new"}, {"retire": "ab"}):
+        with pytest.raises(ServiceError, match="valid list"):
+            client.change_arms(name, **change)
+    with pytest.raises(ServiceError, match="valid list"):
+        client.decide(name, available="ab")
+    told = client.experiment(name)
+    assert (told["arms"], told["decisions"]) == (["a", "b", "ab"], 0)
+
+
 def test_sticky_decisions_keep_their_arm(client: Client, service: tuple[str, str]) -> None:
     name = create(client, arms=[f"arm {i}" for i in range(20)])
     made = [client.decide(name, "ann", sticky=True) for _ in range(6)]

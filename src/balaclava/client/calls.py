@@ -85,6 +85,11 @@ def path(*parts: str) -> str:
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
+def listed(labels: Sequence[str]) -> Any:
+    """Labels as a list; a single string is sent as it is, so that the service refuses it."""
+    return labels if isinstance(labels, str) else list(labels)
+
+
 def unchanged(document: Any) -> Any:
     return document
 
@@ -114,7 +119,7 @@ def decide(
     if person is not None:
         body["person"] = person
     if available is not None:
-        body["available"] = list(available)
+        body["available"] = listed(available)
     if features is not None:
         body["features"] = features
     if attributes is not None:

@@ -572,7 +572,7 @@ class ServiceCalls:
             ServiceConflictError: The policy cannot change its arms, or the experiment is finished.
             ServiceError: A label or a share is not allowed.
         """
-        arms = {"add_arms": list(add), "retire_arms": list(retire)}
+        arms = {"add_arms": calls.listed(add), "retire_arms": calls.listed(retire)}
         body: Document = {name: labels for name, labels in arms.items() if labels}
         if shares is not None:
             body["shares"] = dict(shares)
