@@ -18,6 +18,11 @@ def test_rewards_without_limits_are_told_apart_at_the_level_of_the_first_report(
     found = audit_reports(policy, 1.0, 0.0, trials=40_000, seed=1, confidence=0.95)
     assert (found.verdict, found.games) == ("consistent", 40_000)
     assert 0.8 < found.epsilon_lower <= 1.0
+    sure = {"trials": 40_000, "seed": 1, "confidence": 1.0 - 1e-12}
+    low = audit_reports(policy, 1.0, 0.0, **sure).epsilon_lower
+    assert 0.0 < low < found.epsilon_lower
+    for factor, verdict in ((1.0001, "consistent"), (0.9999, "violated")):
+        assert audit_reports(policy, factor * low, 0.0, **sure).verdict == verdict
     assert audit_reports(policy, 0.5, 0.0, trials=40_000, seed=1, confidence=0.95).verdict == (
         "violated"
     )
