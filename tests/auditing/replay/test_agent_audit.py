@@ -83,6 +83,12 @@ def test_a_second_release_after_an_arm_came_is_flagged():
     assert "2 mechanisms moved, which costs epsilon 2" in result.fault
 
 
+def test_the_first_reward_is_found_where_it_is_displayed():
+    result = audited(VIOLATORS["raw-recommendation"].policy)
+    assert result.verdict == "unproved"
+    assert "round 1: after round 1 an agent displays other values" in result.fault
+
+
 class ReadsSumsAtChanges(DPIMED):
     """Once arms come or leave, a millionth of the open sums is in the means."""
 
