@@ -132,6 +132,7 @@ class Observer:
                 for side in (0, 1)
             ]
             assert self.seen.setdefault(label, sums) == sums, "a batch was released twice"
+            assert sums[0]["agreed"] == sums[1]["agreed"], "the sets of both differ"
 
     def _ask(self, side: int, method: str, path: str, body: Any) -> Any:
         address = f"{self._aggregators[side].address}/v1/tasks/{self._uid}/batches/{path}"
