@@ -64,9 +64,10 @@ def is_held_back(params: Any, state: Any, arm: int, t: int) -> bool:
 
     Its part is 1/arms of the decisions since it came. An arm that came late has a far higher bonus
     than the others, so without this it catches up with their pulls at once, however poor it is. In
-    a fresh run the worst arm has at most that part. If it is the best arm, it is held back at a
-    mean of s/arms rewards that is below another's: a chance that is exponentially small in the s
-    decisions since it came, so a constant regret in all.
+    a fresh run the worst arm has at most that part. If it is the best arm, one of two means is
+    wrong. Its own is of 1/arms of the s decisions since it came: too low with a chance that is
+    exponentially small in s, so at a constant cost. Another's is too high: then arms are played by
+    their indices until that mean falls, of order log t times as in the proof of any such index.
     """
     if params.added_after[arm] == 0 or state.asked[arm] * params.arms < t - params.added_after[arm]:
         return False
