@@ -260,13 +260,23 @@ def agents(runs: int) -> None:
         ({"arms": ARMS, "features": 65, "disjoint": True}, (65,)),
         ({"arms": 10_000, "features": FEATURES, "catalogue": many}, None),
     ]
+    pure: dict[str, Any] = {"epsilon": 1.0}
+    episodes = {**PRIVATE, "first_episode": 5}  # all arms have releases when times count
+    families: dict[str, dict[str, Any]] = {
+        "linucb": {}, "lin-ts": {}, "ldp-linucb": pure, "dp-kernel-ucb": pure,
+        "dp-linucb": episodes, "dp-lin-ts": episodes, "dp-squarecb": {**PRIVATE, "first_batch": 20},
+    }  # fmt: skip
     for known, shape in kinds:
-        for name in ("dp-kernel-ucb", "dp-linucb", "dp-lin-ts", "dp-squarecb"):
-            private = {"epsilon": 1.0} if name == "dp-kernel-ucb" else PRIVATE
-            policy = bl.policy(bl.PolicyName(name), **private, **known)
-            seconds, save = min(agent_cost(policy, shape) for _ in range(runs))
-            kind = "a catalogue of 10,000 arms" if shape is None else f"{shape} features"
-            print(f"{name} with {kind}: {1e3 * seconds:.2f} ms for ask and tell, {save:.2f} MB")
+        print("a catalogue of 10,000 arms" if shape is None else f"features of shape {shape}")
+        costs: dict[str, list[tuple[float, float]]] = {name: [] for name in families}
+        for _ in range(runs):
+            for name, parameters in families.items():
+                policy = bl.policy(bl.PolicyName(name), **parameters, **known)
+                costs[name].append(agent_cost(policy, shape))
+        least = {name: min(each) for name, each in costs.items()}
+        for name, (seconds, save) in least.items():
+            ratio = seconds / least["linucb"][0]
+            print(f"{name:14} {1e3 * seconds:6.2f} ms, {ratio:5.2f} times linucb, {save:.2f} MB")
 
 
 def show_steps(arms: int, rounds: int, runs: int) -> float:

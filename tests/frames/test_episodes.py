@@ -16,6 +16,7 @@ from balaclava.frames.episodes import (
     begin_episodes,
     give_up,
     keep_release,
+    overdue_row,
 )
 from balaclava.frames.pools import NO_ROW
 from tests.frames.frame_machine import require_ranges
@@ -30,6 +31,11 @@ def decide(state: Episodes, x: np.ndarray) -> int:
     phase = add_decision(state, 0, FIRST, GROWTH)
     assert row == phase % state.pending.numbers.size
     return phase
+
+
+def decide_in_open(state: Episodes, x: np.ndarray, first: float = 1e9) -> int:
+    state.pending.notes[pending.free_note(state.pending), :-1] = x
+    return add_decision(state, 0, first, 1e9)
 
 
 def on_grid(reward: float, x: np.ndarray) -> np.ndarray:
@@ -90,6 +96,49 @@ def test_an_episode_whose_rewards_are_all_lost_is_closed_without_a_release() -> 
     assert state.left.sum() == 0
 
 
+def test_half_of_the_rewards_suffice_at_a_deadline_and_later_ones_join_the_open_episode() -> None:
+    """Deadlines follow from decisions alone: 7, 11, 17, ... after an episode of four."""
+    state, x = begin_episodes(1, 2, 1.0, 64), np.array([1.0, 0.5])
+    phases = [decide_in_open(state, x, first=4.0) for _ in range(4)]
+    assert (state.number[0], state.waiting[0], state.deadlines[0, 1]) == (2, 1, 7)
+    add_reward(state, 0, phases[0], 1.0, STEP)
+    assert overdue_row(state, 0, 4.0) == NO_ROW  # before the deadline
+    for _ in range(3):
+        decide_in_open(state, x)
+    assert overdue_row(state, 0, 4.0) == NO_ROW  # a quarter of the rewards
+    assert state.deadlines[0, 1] == 11
+    add_reward(state, 0, phases[2], 0.5, STEP)
+    assert overdue_row(state, 0, 4.0) == NO_ROW  # half of them, before the next deadline
+    for _ in range(4):
+        decide_in_open(state, x)
+    assert overdue_row(state, 0, 4.0) == 1
+    assert (state.waiting[0], state.left[0, 1]) == (0, 0)
+    assert state.sums[0, 1].tolist() == (1.5 * x).tolist()
+    keep_release(state, 0, 1)
+    assert overdue_row(state, 0, 4.0) == NO_ROW
+    awaited = state.left[0, 2]
+    assert add_reward(state, 0, phases[3], 1.0, STEP) == NO_ROW
+    assert state.sums[0, 2].tolist() == x.tolist()
+    assert (state.rewards_in_episode[0, 2], state.left[0, 2]) == (1, awaited)
+    assert give_up(state, 0, phases[1]) == NO_ROW
+    assert state.left[0, 2] == awaited
+    assert list(state.faults(state.pending.count[0])) == []
+
+
+def test_as_many_rewards_as_a_first_episode_has_suffice_too() -> None:
+    state, x = begin_episodes(1, 1, 1.0, 64), np.ones(1)
+    phases = [decide_in_open(state, x, first=20.0) for _ in range(20)]
+    for phase in phases[:3]:
+        add_reward(state, 0, phase, 1.0, STEP)
+    for _ in range(11):
+        decide_in_open(state, x)
+    assert overdue_row(state, 0, 4.0) == NO_ROW
+    add_reward(state, 0, phases[3], 1.0, STEP)
+    for _ in range(20):
+        decide_in_open(state, x)
+    assert overdue_row(state, 0, 4.0) == 1
+
+
 def test_no_note_is_free_while_all_are_open() -> None:
     state = begin_episodes(1, 1, 1.0, 2)
     for _ in range(2):
@@ -105,7 +154,7 @@ def test_faults() -> None:
     assert list(state.faults(0)) == []
     counts = ("number", "numbers", "size", "rewards_in_episode", "draws", "rewards")
     ranges: dict[str, tuple[float, float]] = {name: (0, 6) for name in counts}
-    require_ranges(state, 5, ranges | {"waiting": (0, UNSETTLED_EPISODES)})
+    require_ranges(state, 5, ranges | {"waiting": (0, UNSETTLED_EPISODES), "deadlines": (0, 11)})
     for name in ("rewards", "rewards_in_episode", "left"):
         getattr(state, name).reshape(-1)[0] = 2
     assert "more rewards than decisions" not in list(state.faults(6))

@@ -6,9 +6,12 @@ after a given number of decisions. A later one also needs det V of the decisions
 factor since its start. Neither rule uses a reward. While no row is free, the open episode
 continues.
 
-An episode settles when each of its decisions has its reward or was given up. Then the sum of r x
-over the rewards that came is released, once, and V takes in the features of these decisions alone:
-theta and the width of its interval use the same V.
+An episode settles when each of its decisions has its reward or was given up. With random delays
+that takes several mean delays. So half of the rewards suffice, or as many as a first episode has,
+once there have been half as many decisions again as at its end, or half as many again as that, and
+so on. Later rewards join the open episode. Then the sum of r x over the rewards that came is
+released, once, and V takes in the features of their decisions alone: theta and the width of its
+interval use the same V.
 
 A reward's part r x is truncated towards 0 onto a grid on which sums are exact. The parts of one
 decision with two different rewards then differ by at most |x| in each coordinate
@@ -22,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava._core.states import range_faults, stored_as
+from balaclava._core.states import added_later, range_faults, stored_as
 from balaclava.frames import pending
 from balaclava.frames.pools import NO_ROW
 from balaclava.frames.ridge import Ridge, add_row, begin_ridge, compute_afresh, multiply
@@ -32,6 +35,7 @@ from balaclava.frames.ridge import Ridge, add_row, begin_ridge, compute_afresh, 
 UNSETTLED_EPISODES = 4
 
 
+@added_later("deadlines")  # 0: the next reward of the block passes it
 @stored_as(rewards_in_episode="came", growth_at_start="start", last_release="answer")
 class Episodes(NamedTuple):
     """The episodes of each block, and the releases of the settled ones."""
@@ -53,6 +57,7 @@ class Episodes(NamedTuple):
     rewards_in_episode: np.ndarray
     sums: np.ndarray  # [block, row, d]: of r x: raw, read only to be released
     grams: np.ndarray  # [block, row, d, d]: of x x', of the rewards that came
+    deadlines: np.ndarray  # [block, row]: decisions from which half of the rewards suffice
     # Of all blocks
     last_release: np.ndarray  # [d]
     pending: pending.Pending  # features of open decisions, and their episodes
@@ -63,6 +68,7 @@ class Episodes(NamedTuple):
             rewards_in_episode=self.rewards_in_episode, draws=self.draws, rewards=self.rewards,
         )  # fmt: skip
         yield from range_faults(0, UNSETTLED_EPISODES, waiting=self.waiting)
+        yield from range_faults(0, 2 * decisions + 1, deadlines=self.deadlines)
         if self.rewards.sum() + self.rewards_in_episode.sum() + self.left.sum() > decisions:
             yield "more rewards than decisions"
         if (self.left < 0).any() or (self.sums[self.numbers == 0] != 0).any():
@@ -91,6 +97,7 @@ def begin_episodes(blocks: int, d: int, ridge: float, room: int) -> Episodes:
         rewards_in_episode=np.zeros((blocks, UNSETTLED_EPISODES), np.int64),
         sums=np.zeros((blocks, UNSETTLED_EPISODES, d)),
         grams=np.zeros((blocks, UNSETTLED_EPISODES, d, d)),
+        deadlines=np.zeros((blocks, UNSETTLED_EPISODES), np.int64),
         last_release=np.zeros(d),
         pending=pending.begin_pending(room, d + 1),
     )
@@ -129,6 +136,8 @@ def add_decision(state: Episodes, block: int, first: float, growth: float) -> in
     is_free = state.numbers[block, (number + 1) % UNSETTLED_EPISODES] == 0
     if state.size[block] >= first and (grown or number == 1) and is_free:
         state.waiting[block] += 1
+        state.deadlines[block, number % UNSETTLED_EPISODES] = state.pending.count[0]
+        postpone(state, block, number % UNSETTLED_EPISODES)
         state.number[block] = number + 1
         state.numbers[block, (number + 1) % UNSETTLED_EPISODES] = number + 1
         state.size[block] = 0
@@ -137,14 +146,48 @@ def add_decision(state: Episodes, block: int, first: float, growth: float) -> in
 
 
 @kernel(borrows=True)
+def postpone(state: Episodes, block: int, row: int) -> None:
+    """Move a deadline that is over: half as many decisions again, as often as needed."""
+    while state.deadlines[block, row] <= state.pending.count[0]:
+        state.deadlines[block, row] += state.deadlines[block, row] // 2 + 1
+
+
+@kernel(borrows=True)
+def overdue_row(state: Episodes, block: int, first: float) -> int:
+    """The row of an episode to be released at a deadline: it has half its rewards, or `first`."""
+    for row in range(UNSETTLED_EPISODES):
+        has_ended = 0 < state.numbers[block, row] < state.number[block]
+        if has_ended and state.deadlines[block, row] <= state.pending.count[0]:
+            postpone(state, block, row)
+            rewards, left = state.rewards_in_episode[block, row], state.left[block, row]
+            if rewards >= min(first, left):
+                state.left[block, row] = 0
+                state.waiting[block] -= 1
+                return row
+    return NO_ROW
+
+
+@kernel(borrows=True)
+def row_of_note(state: Episodes, block: int, note: np.ndarray) -> int:
+    """The row of a decision's episode; NO_ROW if that was released at a deadline."""
+    number = int(note[note.size - 1])
+    row = number % UNSETTLED_EPISODES
+    return row if state.numbers[block, row] == number else NO_ROW
+
+
+@kernel(borrows=True)
 def add_reward(state: Episodes, block: int, phase: int, reward: float, step: float) -> int:
-    """Add r x, on the grid of that step, to its episode: the row if it is to be released."""
+    """Add r x, on the grid of that step, to its episode: the row if it is to be released.
+
+    If the episode was released, the reward joins the open one.
+    """
     number = pending.take_note(state.pending, phase)
     if number == pending.FORGOTTEN:
         return NO_ROW
     note = state.pending.notes[number]
     d = note.size - 1
-    row = int(note[d]) % UNSETTLED_EPISODES
+    own = row_of_note(state, block, note)
+    row = own if own != NO_ROW else state.number[block] % UNSETTLED_EPISODES
     sums, gram = state.sums[block, row], state.grams[block, row]
     for i in range(d):
         sums[i] += math.trunc(reward * note[i] / step) * step
@@ -153,7 +196,7 @@ def add_reward(state: Episodes, block: int, phase: int, reward: float, step: flo
     for i in range(d + 1):
         note[i] = 0.0  # saves compress what is not needed
     state.rewards_in_episode[block, row] += 1
-    return settle(state, block, row)
+    return settle(state, block, own)
 
 
 @kernel(borrows=True)
@@ -162,13 +205,14 @@ def give_up(state: Episodes, block: int, phase: int) -> int:
     number = pending.take_note(state.pending, phase)
     if number == pending.FORGOTTEN:
         return NO_ROW
-    note = state.pending.notes[number]
-    return settle(state, block, int(note[note.size - 1]) % UNSETTLED_EPISODES)
+    return settle(state, block, row_of_note(state, block, state.pending.notes[number]))
 
 
 @kernel(borrows=True)
 def settle(state: Episodes, block: int, row: int) -> int:
     """Await one decision less: the row if its episode settles; one without rewards is closed."""
+    if row == NO_ROW:
+        return NO_ROW
     state.left[block, row] -= 1
     if state.left[block, row] > 0 or state.numbers[block, row] == state.number[block]:
         return NO_ROW

@@ -227,6 +227,15 @@ def solve_factor(factor: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         out[i] = total / factor[i, i]
 
 
+def solve_factors(factors: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`solve_factor` of each factor, to the last bit, in Python."""
+    out = np.tile(b, (len(factors), 1))
+    for k in range(b.size):
+        out[:, k] /= factors[:, k, k]
+        out[:, k + 1 :] -= factors[:, k + 1 :, k] * out[:, k, None]
+    return out
+
+
 @kernel(borrows=True)
 def solve_transposed(factor: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """L'^-1 b."""

@@ -114,9 +114,7 @@ def best_of_rows(params: Params, state: State, context: np.ndarray) -> int:
     products = kernel_rows.products_of_rows(phi, state.inverse[model])
     widths = np.sqrt(np.maximum(kernel_rows.dots_of_rows(products, phi), 0.0))
     means = kernel_rows.dots_of_rows(state.theta[model][:, :size], phi)
-    indices = means + params.reach * widths
-    ties = np.flatnonzero(indices == indices.max())
-    return int(ties[np.argmin(state.asked[np.minimum(ties, state.asked.size - 1)])])
+    return linear_context.highest_of(means + params.reach * widths, state.asked)
 
 
 @kernel_by_columns(best_of_rows, kernel_rows.always)

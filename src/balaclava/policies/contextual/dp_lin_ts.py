@@ -5,15 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from balaclava._core.kernels import kernel
-from balaclava.frames.episodes import Episodes, add_reward, begin_episodes, give_up
-from balaclava.frames.pools import NO_ROW
+from balaclava.frames.episodes import Episodes, begin_episodes
 from balaclava.frames.ridge import dot, factorise, solve_factor
 from balaclava.policies.base import Kernels, register
-from balaclava.policies.contextual.lin_ts import best_arm, draw_coefficients
-from balaclava.policies.contextual.linear_context import coefficient_block
+from balaclava.policies.contextual.lin_ts import drawn_arm
 from balaclava.policies.contextual.private_sums import (
     Params,
     PrivateLinearPolicy,
+    learn_in_episodes,
     note_decision,
     release_sum,
 )
@@ -27,7 +26,7 @@ class State(NamedTuple):
     sums: np.ndarray  # [block, d]: P times the mean
     factor: np.ndarray  # [block, d, d]: L of P = L L'
     white: np.ndarray  # [block, d]: L^-1 of the sums
-    drawn: np.ndarray  # [block, d]: theta~ of the last decision
+    drawn: np.ndarray  # [block, d]: theta~ of the last decision, if it is shared
     # Scratch space
     covariance: np.ndarray  # [d, d]
     half: np.ndarray  # [d, d]
@@ -59,8 +58,7 @@ def begin(params: Params) -> State:
 
 @kernel(borrows=True)
 def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) -> tuple[int, int]:
-    draw_coefficients(state, 1.0, rng)
-    arm = best_arm(state.drawn, context, params.arms)
+    arm = drawn_arm(params, state, 1.0, context, rng)
     return arm, note_decision(params, state.episodes, arm, context)
 
 
@@ -79,9 +77,7 @@ def weigh(params: Params, state: State, gram: np.ndarray) -> None:
 
 @kernel(borrows=True)
 def settle_episode(params: Params, state: State, block: int, row: int, rng: Any) -> None:
-    """Release the row's episode if it is settled: P += G C^-1 G, sums += G C^-1 b."""
-    if row == NO_ROW:
-        return
+    """Release the row's episode: P += G C^-1 G, sums += G C^-1 b."""
     weigh(params, state, state.episodes.grams[block, row])
     release_sum(params, state.episodes, block, row, rng)
     solve_factor(state.half, state.episodes.last_release, state.work)
@@ -93,21 +89,6 @@ def settle_episode(params: Params, state: State, block: int, row: int, rng: Any)
     solve_factor(state.factor[block], state.sums[block], state.white[block])
 
 
-@kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    block = coefficient_block(state.drawn.shape[0], arm)
-    row = add_reward(state.episodes, block, phase, reward, params.step)
-    settle_episode(params, state, block, row, rng)
-
-
-@kernel(borrows=True)
-def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    block = coefficient_block(state.drawn.shape[0], arm)
-    settle_episode(params, state, block, give_up(state.episodes, block, phase), rng)
-
-
 @register
 class DPLinTS(PrivateLinearPolicy):
     r"""Thompson sampling on sums that are released in episodes: noise widens the posterior.
@@ -115,8 +96,7 @@ class DPLinTS(PrivateLinearPolicy):
     The private version of lin-ts. It needs no radius, and so no tuned `radius_scale`. It is better
     than dp-linucb if each arm has its own coefficients (`disjoint`); if the arms share them,
     dp-linucb with a radius_scale of 0.3 has the lower regret. dp-kernel-ucb is better than both
-    with `disjoint`, if means are not linear, or if rewards are late: here nothing is learned before
-    all rewards of the first episode are in.
+    with `disjoint`, or if means are not linear.
 
     Episodes and releases are those of dp-linucb. A release b of an episode whose features have the
     Gram matrix G is, given theta, about N(G theta, C) with C = v^2 G + s^2 I: v = R = 1/2 for the
@@ -157,7 +137,7 @@ class DPLinTS(PrivateLinearPolicy):
     reference = "after Riyazat, Ukwatta 2026"
     see_also = "dp-kernel-ucb, dp-linucb, lin-ts"
     examples = ({"disjoint": True, "first_episode": 12, "outstanding": 512},)
-    kernels = Kernels(begin, choose, learn, forget)
+    kernels = Kernels(begin, choose, *learn_in_episodes(settle_episode))
 
     @property
     def shortest(self) -> float:

@@ -8,26 +8,22 @@ import numpy as np
 
 from balaclava._core.kernels import kernel, kernel_by_columns
 from balaclava._core.states import range_faults
-from balaclava.frames.episodes import (
-    Episodes,
-    add_reward,
-    begin_episodes,
-    block_in_first_episode,
-    give_up,
-)
+from balaclava.estimators import kernel_rows
+from balaclava.frames.episodes import Episodes, begin_episodes, block_in_first_episode
 from balaclava.frames.pools import NO_ROW
-from balaclava.frames.ridge import dot, dots, radius, squared_width, squared_widths
+from balaclava.frames.ridge import dot, radius, squared_width
 from balaclava.policies.base import CoefficientEstimate, Kernels, register
 from balaclava.policies.contextual.linear_context import (
     Rule,
     coefficient_block,
     context_row,
-    shares_coefficients,
     sure,
+    upper_means,
 )
 from balaclava.policies.contextual.private_sums import (
     Params,
     PrivateLinearPolicy,
+    learn_in_episodes,
     noise_radius,
     note_decision,
     release_sum,
@@ -72,15 +68,21 @@ def renew_radius(params: Params, state: State, block: int) -> None:
     state.radii[block] = params.radius_scale * proved_radius(params, state, block)
 
 
-def best_row(params: Params, state: State, context: np.ndarray) -> int:
-    """`best_arm` with shared coefficients."""
+def best_of_rows(params: Params, state: State, context: np.ndarray) -> int:
+    """`best_arm` in Python, for all arms at once."""
     episodes = state.episodes
-    late = episodes.draws[0] == 0 or episodes.waiting[0] > 0
-    widths = np.sqrt(squared_widths(episodes.made if late else episodes.known, 0, context))
-    return int(np.argmax(dots(context, episodes.theta[0]) + state.radii[0] * widths))
+    best = block_in_first_episode(episodes)
+    if best != NO_ROW:
+        return best
+    made, known = (
+        upper_means(episodes.theta, ridge, state.radii, context)
+        for ridge in (episodes.made, episodes.known)
+    )
+    late = (episodes.draws == 0) | (episodes.waiting > 0)
+    return int(np.argmax(np.where(late, made, known)))
 
 
-@kernel_by_columns(best_row, shares_coefficients)
+@kernel_by_columns(best_of_rows, kernel_rows.always)
 def best_arm(params: Params, state: State, context: np.ndarray) -> int:
     episodes = state.episodes
     best, highest = block_in_first_episode(episodes), -math.inf
@@ -109,25 +111,9 @@ def choose(params: Params, state: State, t: int, context: np.ndarray, rng: Any) 
 
 @kernel(borrows=True)
 def settle_episode(params: Params, state: State, block: int, row: int, rng: Any) -> None:
-    if row != NO_ROW:
-        release_sum(params, state.episodes, block, row, rng)
-        state.noise[block] += noise_radius(params, state.episodes, block)
-        renew_radius(params, state, block)
-
-
-@kernel(borrows=True)
-def learn(
-    params: Params, state: State, t: int, arm: int, reward: float, phase: int, rng: Any
-) -> None:
-    block = coefficient_block(state.radii.size, arm)
-    row = add_reward(state.episodes, block, phase, reward, params.step)
-    settle_episode(params, state, block, row, rng)
-
-
-@kernel(borrows=True)
-def forget(params: Params, state: State, t: int, arm: int, phase: int, rng: Any) -> None:
-    block = coefficient_block(state.radii.size, arm)
-    settle_episode(params, state, block, give_up(state.episodes, block, phase), rng)
+    release_sum(params, state.episodes, block, row, rng)
+    state.noise[block] += noise_radius(params, state.episodes, block)
+    renew_radius(params, state, block)
 
 
 @register
@@ -136,17 +122,17 @@ class DPLinUCB(PrivateLinearPolicy):
 
     The private policy whose coefficients have proved intervals (`agent.coefficients()`), for
     rewards that must be protected, if the features of participants are known and may be public.
-    dp-kernel-ucb has the lower regret if each arm has its own coefficients, means are not linear,
-    or rewards are late: here nothing is learned before all rewards of the first episode are in or
-    given up, so set an agent's `patience` to half of the mean delay. Set `radius_scale` to 0.3 if
-    regret matters more than the proof.
+    dp-kernel-ucb has the lower regret if each arm has its own coefficients or means are not linear.
+    Set `radius_scale` to 0.3 if regret matters more than the proof.
 
     The first episode ends after `first_episode` decisions. A later one ends when it has as many and
     det V of the decisions made has grown `episode_growth`-fold since its start. An episode settles
-    when all its rewards are received or given up. Then the sum of r x over the received ones is
-    released with noise and added to b. With `disjoint` each arm has its own episodes, and the arms
-    take turns until each has made its first. With V = lambda I + sum of x x' over the decisions of
-    the released sums and theta = V^-1 b, play the arm with the largest
+    when all its rewards are received or given up; if they are late, with half of them, or
+    `first_episode` (`frames.episodes`). Then the sum of r x over the received ones is released with
+    noise and added to b. Rewards that come after it join the open episode. With `disjoint` each arm
+    has its own episodes, and the arms take turns until each has made its first. With V = lambda I +
+    sum of x x' over the decisions of the released sums and theta = V^-1 b, play the arm with the
+    largest
 
     .. math:: \langle \theta, x \rangle + \beta |x|_{V^{-1}},
 
@@ -188,7 +174,7 @@ class DPLinUCB(PrivateLinearPolicy):
     cites = "Azize, Basu 2024; Laurent, Massart 2000"
     see_also = "dp-kernel-ucb, dp-lin-ts, linucb, ldp-linucb"
     examples = ({"delta": 1e-3, "first_episode": 20, "outstanding": 512},)
-    kernels = Kernels(begin, choose, learn, forget)
+    kernels = Kernels(begin, choose, *learn_in_episodes(settle_episode))
     rule = Rule(sure(best_arm), note)
 
     @property

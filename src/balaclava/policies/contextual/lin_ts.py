@@ -6,9 +6,17 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from balaclava._core.declared import Range
-from balaclava._core.kernels import kernel
+from balaclava._core.kernels import kernel, kernel_by_columns
+from balaclava.estimators import kernel_rows
 from balaclava.frames import pending
-from balaclava.frames.ridge import add_to_factor, dot, solve_factor, solve_transposed
+from balaclava.frames.ridge import (
+    add_to_factor,
+    dot,
+    dots,
+    solve_factor,
+    solve_factors,
+    solve_transposed,
+)
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import (
     coefficient_block,
@@ -28,7 +36,7 @@ class Posterior(NamedTuple):
     factor: np.ndarray  # [block, d, d]: L
     sums: np.ndarray  # [block, d]: b, the sum of r x
     white: np.ndarray  # [block, d]: L^-1 b
-    drawn: np.ndarray  # [block, d]: theta~ of the last decision
+    drawn: np.ndarray  # [block, d]: theta~ of the last decision, if it is shared
     work: np.ndarray  # [d]: scratch space
     pending: pending.Pending
 
@@ -52,21 +60,41 @@ def begin(params: Params) -> Posterior:
 
 @kernel(borrows=True)
 def draw_coefficients(state: Any, v: float, rng: Any) -> None:
-    """theta~ of each block: L'^-1 (L^-1 b + v z), z standard normal."""
-    for block in range(state.white.shape[0]):
-        for i in range(state.work.size):
-            state.work[i] = state.white[block, i] + v * rng.standard_normal()
-        solve_transposed(state.factor[block], state.work, state.drawn[block])
+    """theta~ of the shared coefficients: L'^-1 (L^-1 b + v z), z standard normal."""
+    for i in range(state.work.size):
+        state.work[i] = state.white[0, i] + v * rng.standard_normal()
+    solve_transposed(state.factor[0], state.work, state.drawn[0])
 
 
-@kernel(borrows=True)
-def best_arm(theta: np.ndarray, context: np.ndarray, arms: int) -> int:
-    """The arm with the highest mean under theta[block]; the lowest arm of a tie."""
-    best, highest = 0, -math.inf
-    for arm in range(arms):
-        mean = dot(
-            theta[coefficient_block(theta.shape[0], arm)], context[context_row(context, arm)]
-        )
+def drawn_arm_at_once(params: Any, state: Any, v: float, context: np.ndarray, rng: Any) -> int:
+    """`drawn_arm` in Python, for all arms at once."""
+    if len(state.white) == 1:
+        draw_coefficients(state, v, rng)
+        return int(np.argmax(dots(context, state.drawn[0])))
+    roots = solve_factors(state.factor, context[0])
+    draws = np.array([rng.standard_normal() for _ in range(params.arms)])
+    spreads = v * np.sqrt(kernel_rows.dots_of_rows(roots, roots))
+    return int(np.argmax(kernel_rows.dots_of_rows(state.white, roots) + spreads * draws))
+
+
+@kernel_by_columns(drawn_arm_at_once, kernel_rows.always)
+def drawn_arm(params: Any, state: Any, v: float, context: np.ndarray, rng: Any) -> int:
+    """The arm with the highest mean under a draw theta~; the lowest arm of a tie.
+
+    Separate coefficients are independent. So only the mean of each arm is drawn, from
+    N(<theta, x>, v^2 |L^-1 x|^2).
+    """
+    best, highest, shared = 0, -math.inf, state.white.shape[0] == 1
+    if shared:
+        draw_coefficients(state, v, rng)
+    for arm in range(params.arms):
+        x = context[context_row(context, arm)]
+        if shared:
+            mean = dot(state.drawn[0], x)
+        else:
+            solve_factor(state.factor[arm], x, state.work)
+            spread = v * math.sqrt(dot(state.work, state.work))
+            mean = dot(state.white[arm], state.work) + spread * rng.standard_normal()
         if mean > highest:
             best, highest = arm, mean
     return best
@@ -79,8 +107,7 @@ def choose(
     v = params.radius_scale * params.spread
     if params.proved:
         v *= math.sqrt(9.0 * params.features * math.log(t / params.failure_probability))
-    draw_coefficients(state, v, rng)
-    arm = best_arm(state.drawn, context, params.arms)
+    arm = drawn_arm(params, state, v, context, rng)
     copy_features(
         params,
         context[context_row(context, arm)],

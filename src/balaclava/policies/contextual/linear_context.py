@@ -15,6 +15,8 @@ import numpy as np
 from balaclava._core.declared import FailureProbability, RadiusScale, Range
 from balaclava._core.kernels import kernel
 from balaclava.errors import ContextError, EstimateError
+from balaclava.estimators import kernel_rows
+from balaclava.frames.ridge import Ridge, dots, squared_widths
 from balaclava.policies.base import BoundedPolicy, CoefficientEstimate, Estimation
 from balaclava.policies.loss_policies import Outstanding
 
@@ -60,9 +62,19 @@ def context_row(context: np.ndarray, arm: int) -> int:
     return min(arm, context.shape[0] - 1)
 
 
-def shares_coefficients(params: Any, state: Any, context: np.ndarray) -> bool:
-    """Whether each arm has a row, and all the same coefficients."""
-    return not params.disjoint
+def highest_of(indices: np.ndarray, asked: np.ndarray) -> int:
+    """The arm with the highest index, in Python; of several the one with the fewest decisions."""
+    ties = np.flatnonzero(indices == indices.max())
+    return int(ties[np.argmin(asked[np.minimum(ties, asked.size - 1)])])
+
+
+def upper_means(theta: np.ndarray, ridge: Ridge, radii: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """<theta, x> + beta |x| in the norm of V^-1, of each arm, in Python."""
+    if len(theta) == 1:
+        return dots(x, theta[0]) + radii[0] * np.sqrt(squared_widths(ridge, 0, x))
+    products = kernel_rows.products_of_rows(x, ridge.inverse)
+    squares = np.maximum(kernel_rows.dots_of_rows(products, x), 0.0)
+    return kernel_rows.dots_of_rows(theta, x) + radii * np.sqrt(squares)
 
 
 @kernel(borrows=True)

@@ -8,17 +8,16 @@ import numpy as np
 
 from balaclava._core.kernels import kernel, kernel_by_columns
 from balaclava._core.states import range_faults
+from balaclava.estimators import kernel_rows
 from balaclava.frames import pending
 from balaclava.frames.ridge import (
     Ridge,
     add_row,
     begin_ridge,
     dot,
-    dots,
     multiply,
     radius,
     squared_width,
-    squared_widths,
 )
 from balaclava.policies.base import Kernels, register
 from balaclava.policies.contextual.linear_context import (
@@ -27,7 +26,8 @@ from balaclava.policies.contextual.linear_context import (
     coefficient_block,
     context_row,
     copy_features,
-    shares_coefficients,
+    highest_of,
+    upper_means,
 )
 
 
@@ -88,13 +88,12 @@ def renew_radius(params: Params, state: Regression, block: int) -> None:
     )
 
 
-def best_row(params: Params, state: Regression, context: np.ndarray) -> int:
-    """`best_arm` with shared coefficients."""
-    widths = np.sqrt(squared_widths(state.ridge, 0, context))
-    return int(np.argmax(dots(context, state.theta[0]) + state.radii[0] * widths))
+def best_of_rows(params: Params, state: Regression, context: np.ndarray) -> int:
+    """`best_arm` in Python, for all arms at once."""
+    return highest_of(upper_means(state.theta, state.ridge, state.radii, context), state.asked)
 
 
-@kernel_by_columns(best_row, shares_coefficients)
+@kernel_by_columns(best_of_rows, kernel_rows.always)
 def best_arm(params: Params, state: Regression, context: np.ndarray) -> int:
     best, highest, fewest = 0, -math.inf, 0
     for arm in range(params.arms):

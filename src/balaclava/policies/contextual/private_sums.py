@@ -5,9 +5,10 @@ Proof of privacy: `private_sums.proof.md` beside this file.
 Proof of the radius.
     theta - theta* = V^-1 (S + N - ridge theta*), S the sum of x times the noise of rewards, N the
     noise of privacy. |S|_{V^-1} is bounded by self-normalisation, for all contexts, as the
-    noise of a reward is independent of all decisions before its release. N is the sum of N_j, one
-    per release, and |N_j|_{V^-1} <= |N_j|_{V_j^-1}, since V has grown since V_j, the V of its own
-    release. V_j was fixed before N_j was drawn, and so (Laurent, Massart 2000, Lemma 1)
+    noise of a reward is independent of all decisions before its release. That takes rewards in the
+    order of their releases; arrivals, which must not depend on rewards, choose them. N is the sum
+    of N_j, one per release, and |N_j|_{V^-1} <= |N_j|_{V_j^-1}, since V has grown since V_j, the V
+    of its own release. V_j was fixed before N_j was drawn, and so (Laurent, Massart 2000, Lemma 1)
 
         |N_j|^2_{V_j^-1} <= s^2 (tr A + 2 |A|_F sqrt(y) + 2 |A| y),  A = V_j^-1,
 
@@ -17,8 +18,9 @@ Proof of the radius.
     probability f / 2, and then the same bound holds with s^2 = 2 b^2 log(2 d / f).
 """
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -26,8 +28,15 @@ import numpy as np
 from balaclava._core.declared import Delta, Epsilon, Range
 from balaclava._core.kernels import kernel
 from balaclava.frames import pending
-from balaclava.frames.episodes import Episodes, add_decision, keep_release
-from balaclava.frames.pools import UNLEARNED
+from balaclava.frames.episodes import (
+    Episodes,
+    add_decision,
+    add_reward,
+    give_up,
+    keep_release,
+    overdue_row,
+)
+from balaclava.frames.pools import NO_ROW, UNLEARNED
 from balaclava.policies.base import ArmRelease, PrivateBoundedPolicy
 from balaclava.policies.contextual import linear_context
 from balaclava.privacy.exact_noise import grid_step
@@ -91,6 +100,44 @@ def release_sum(params: Params, state: Episodes, block: int, row: int, rng: Any)
         widest = bound * math.sqrt(params.features)
         laplace_vector_release(rng, sums, widest, params.epsilon, state.last_release)
     keep_release(state, block, row)
+
+
+@functools.cache
+def learn_in_episodes(
+    settle_episode: Callable[..., None],
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Make `learn` and `forget` for a policy whose state has `episodes`.
+
+    `settle_episode` is a kernel of (params, state, block, row, rng) that releases the sum in a row.
+    """
+
+    @kernel(borrows=True)
+    def release_overdue(params: Any, state: Any, arm: int, rng: Any) -> int:
+        """Release at deadlines, before what comes after them counts; returns the block."""
+        block = linear_context.coefficient_block(state.episodes.number.size, arm)
+        row = overdue_row(state.episodes, block, params.first_episode)
+        while row != NO_ROW:
+            settle_episode(params, state, block, row, rng)
+            row = overdue_row(state.episodes, block, params.first_episode)
+        return block
+
+    @kernel(borrows=True)
+    def learn(
+        params: Any, state: Any, t: int, arm: int, reward: float, phase: int, rng: Any
+    ) -> None:
+        block = release_overdue(params, state, arm, rng)
+        row = add_reward(state.episodes, block, phase, reward, params.step)
+        if row != NO_ROW:
+            settle_episode(params, state, block, row, rng)
+
+    @kernel(borrows=True)
+    def forget(params: Any, state: Any, t: int, arm: int, phase: int, rng: Any) -> None:
+        block = release_overdue(params, state, arm, rng)
+        row = give_up(state.episodes, block, phase)
+        if row != NO_ROW:
+            settle_episode(params, state, block, row, rng)
+
+    return learn, forget
 
 
 @kernel(borrows=True)
