@@ -2,6 +2,7 @@
 
     python benchmarks/service.py                 # SQLite, one process, and its references
     python benchmarks/service.py --postgres      # and PostgreSQL with one worker, two and four
+    python benchmarks/service.py --retention     # windows end and decisions are deleted meanwhile
 
 The server and the load generator are separate processes that share the machine's cores. Each figure
 and its reference are measured in turns, and the best of several turns counts for both.
@@ -36,6 +37,9 @@ EXPERIMENT = {
     "reward_window": 86_400.0,
 }
 CONNECTIONS = 32
+# Seconds: with these, what was decided ten seconds ago is learned from and deleted under load.
+RETENTION = {"reward_window": 10.0, "default_reward": 0.0, "retention": 10.0}
+AT_A_RATE = 8_000  # requests at 400 a second
 
 _SERVER = """
 import sys, json
@@ -192,7 +196,7 @@ def say(what: str, value: str, target: str = "") -> None:
     print(f"{what:<66}{value:>24}  {target}", flush=True)
 
 
-def one_at_a_time(folder: Path, turns: int, count: int) -> None:
+def one_at_a_time(folder: Path, turns: int, count: int, experiment: dict[str, Any]) -> None:
     """Decisions and rewards, against an empty handler, in turns."""
     what = ("decisions", "rewards", "usual", "nothing")
     best, least = dict.fromkeys(what, 0.0), dict.fromkeys(what, math.inf)
@@ -206,7 +210,7 @@ def one_at_a_time(folder: Path, turns: int, count: int) -> None:
         return answers
 
     with running(_SERVER, folder) as server, tempfile.TemporaryDirectory() as other:
-        server.call("POST", "/v1/experiments", EXPERIMENT)
+        server.call("POST", "/v1/experiments", experiment)
         with running(_NOTHING, Path(other)) as reference:
             for _ in range(turns):
                 take("usual", reference, [("POST", "/usual/shop", {})] * count)
@@ -214,7 +218,7 @@ def one_at_a_time(folder: Path, turns: int, count: int) -> None:
                 take(
                     "rewards", server, reward_calls(take("decisions", server, decide_calls(count)))
                 )
-            latencies = load(server, decide_calls(count), rate=400.0)[1]
+            latencies = load(server, decide_calls(AT_A_RATE), rate=400.0)[1]
         say("decisions/s, one at a time, durable", f"{best['decisions']:,.0f}", ">= 800")
         say("rewards/s, one at a time, durable", f"{best['rewards']:,.0f}", ">= 1,500")
         for reference_name, label, target in (
@@ -349,6 +353,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--count", type=int, default=2_000, help="requests a turn")
     parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--retention", action="store_true")
     asked = parser.parse_args()
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
 
@@ -356,7 +361,8 @@ def main() -> None:
         return tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 
     with folder() as place:
-        one_at_a_time(Path(place), asked.turns, asked.count)
+        experiment = EXPERIMENT | (RETENTION if asked.retention else {})
+        one_at_a_time(Path(place), asked.turns, asked.count, experiment)
     with folder() as place:
         in_batches(Path(place), OTHERS)
     with folder() as place:

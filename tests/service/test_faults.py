@@ -169,7 +169,7 @@ def test_an_experiment_that_the_disk_has_no_room_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("deleted", ["service.db", "service.db-wal"])
+@pytest.mark.parametrize("deleted", ["service.db", "service.db-wal", "ledger", "ledger-wal"])
 def test_files_deleted_under_the_service(tmp_path: Path, deleted: str) -> None:
     """Nothing is acknowledged that no file holds."""
     server = Server(keyless_settings(tmp_path))
@@ -181,6 +181,8 @@ def test_files_deleted_under_the_service(tmp_path: Path, deleted: str) -> None:
         answer = client.post(decide, json={})
         assert (answer.status_code, "deleted" in answer.json()["detail"]) == (503, True)
         assert client.get("/readyz").status_code == 503
+        charged = client.put("/v1/populations/them", json={"epsilon": 1.0})
+        assert charged.status_code == (503 if "ledger" in deleted else 200)
     server.stop()
 
 

@@ -153,6 +153,8 @@ def test_arms_survive_a_restart(open_service: Callable[..., Service]) -> None:
         ({"add_arms": ["gone"]}, 422, "arm 'gone' was retired; labels are never reused"),
         ({"add_arms": [" "]}, 422, "give the arm a name"),
         ({"add_arms": []}, 422, "add_arms"),
+        ({"add_arms": [f"{n}" for n in range(101)]}, 422, "at most 100"),
+        ({"retire_arms": [f"{n}" for n in range(101)]}, 422, "at most 100"),
         ({"retire_arms": ["nobody"]}, 422, "there is no arm 'nobody'"),
         ({"retire_arms": ["plain", "friendly", "map"]}, 422, "retire the last arm"),
         ({"add_arms": ["new"], "shares": {"nobody": 0.1}}, 422, "no live arm 'nobody'"),
@@ -172,6 +174,14 @@ def test_bad_changes_change_nothing(
     assert why in answer.text
     assert document(client) == before
     assert labels(decide(client, count=20)) == {"plain", "friendly", "map"}
+
+
+def test_arms_do_not_grow_beyond_those_of_a_new_experiment(client: TestClient) -> None:
+    """Each added arm costs time for every arm: 10,000 at once stopped all decisions for minutes."""
+    create(client, arms=[f"{n}" for n in range(9_950)])
+    refused = edit(client, add_arms=[f"new {n}" for n in range(51)])
+    assert (refused.status_code, "at most 10,000 arms" in refused.json()["detail"]) == (422, True)
+    assert edit(client, add_arms=["new 0"], retire_arms=["7"]).status_code == 200
 
 
 def test_policies_with_fixed_arms_and_finished_experiments_refuse(client: TestClient) -> None:

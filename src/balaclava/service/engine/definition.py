@@ -30,6 +30,7 @@ from balaclava.service.targeting import (
 
 ERASED_REGARDLESS = "whether and when a participant is erased does not depend on any reward"
 GUARDRAILS_COUNT = "a reward is meant with the readings of the same decision, whose losses add up"
+MOST_ARMS = 10_000
 LONGEST_WINDOW = 10 * 366 * 86_400.0  # seconds: ten years, longer than any trial waits
 
 _ADDED: dict[str, Any] = {  # fields of later versions, with their defaults

@@ -29,7 +29,7 @@ from balaclava.service.engine.contexts import (
     stores_features,
     takes_features,
 )
-from balaclava.service.engine.definition import ExperimentDefinition
+from balaclava.service.engine.definition import MOST_ARMS, ExperimentDefinition
 from balaclava.service.engine.guardrails import Guardrail, Guardrails
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
 from balaclava.service.engine.unreleased import (
@@ -329,6 +329,12 @@ class ServedExperiment:
                     roster.number_of(label)
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
+        if added and len(self.arms) + len(added) > MOST_ARMS:
+            raise Problem(
+                422,
+                f"an experiment has at most {MOST_ARMS:,} arms, with those that were retired; "
+                "clone this one, with its live arms",
+            )
         live = {*self.arms, *added} - {*gone, *leaving}
         if not live:
             raise Problem(422, "these changes retire the last arm; add another one")
@@ -346,9 +352,9 @@ class ServedExperiment:
             )
         for label in added:
             self.runner.add_arm(label, self.counters.rounds)
-            self._take_labels()
             self.counters.decisions.append(0)
             self.counters.learning.append(0)
+        self._take_labels()
         for label in leaving:
             self.runner.retire_arm(label, self.counters.rounds, open_decisions)
         if shares is not None:

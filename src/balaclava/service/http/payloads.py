@@ -17,9 +17,11 @@ from pydantic import (
     model_validator,
 )
 
+from balaclava.service.engine.definition import MOST_ARMS
+
 # Limits of the HTTP interface (docs/service.md); a full list of rewards fits into 1 MB.
 MOST_COUNT = 10_000  # decisions, or rewards, of one request
-MOST_ARMS = 10_000  # of an experiment
+MOST_CHANGED_ARMS = 100  # of one request: with 10,000 arms the writer takes a second for them
 _NAME_PATTERN = r"^[^/\\?#\x00-\x1f\x7f]*[^/\\?#\x00-\x1f\x7f.\s][^/\\?#\x00-\x1f\x7f]*$"
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME_PATTERN)]
@@ -30,6 +32,7 @@ Retention = Annotated[float, Field(gt=0)]
 ShortText = Annotated[str, Field(min_length=1, max_length=500)]
 
 Labels = Annotated[list[ShortText], Field(min_length=1, max_length=MOST_ARMS, fail_fast=True)]
+ChangedLabels = Annotated[list[ShortText], Field(min_length=1, max_length=MOST_CHANGED_ARMS)]
 
 AttributeValue = StrictBool | StrictInt | StrictFloat | Annotated[str, Field(max_length=500)]
 Metrics = Annotated[dict[ShortText, Number], Field(max_length=10)]
@@ -138,8 +141,8 @@ class ExperimentChangesIn(Payload):
     archived: bool | None = Field(
         None, description="whether lists leave the experiment out unless asked for archived ones"
     )
-    add_arms: Labels | None = None
-    retire_arms: Labels | None = None
+    add_arms: ChangedLabels | None = None
+    retire_arms: ChangedLabels | None = None
     shares: dict[ShortText, float] | None = Field(
         None, description="least chances by label, at most 1 in all; replaces all shares"
     )

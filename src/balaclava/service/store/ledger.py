@@ -51,6 +51,7 @@ from balaclava._core.number_format import rounded_up
 from balaclava.service.problems import DATABASE_UNAVAILABLE, Problem, StartError
 from balaclava.service.store import storage
 from balaclava.service.store.audit_trail import AuditTrail
+from balaclava.service.store.files_in_place import FilesInPlace
 from balaclava.service.store.schema import Serial
 from balaclava.service.store.sql import execute_many, fetch
 
@@ -181,6 +182,10 @@ class Ledger:
         # SQLite: one connection for the counters, since opening one takes longer than a commit.
         self._counting = engine.raw_connection() if engine.dialect.name == "sqlite" else None
         self._counting_lock = threading.Lock()
+        self._files: FilesInPlace | None = None
+        if self._counting is not None:
+            advice = "put the files back, and start it"
+            self._files = FilesInPlace(str(engine.url.database), "ledger", advice)
         self._overspent: tuple[float, set[str]] = (-math.inf, set())  # when it was read
 
     @classmethod
@@ -211,6 +216,7 @@ class Ledger:
             if self._engine.dialect.name == "postgresql":
                 connection.exec_driver_sql("LOCK TABLE entries IN EXCLUSIVE MODE")
             yield connection
+        self._require_in_place()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -274,6 +280,12 @@ class Ledger:
         with self._counting_lock, connection:  # commits, or rolls back
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(statement, rows)
+        self._require_in_place()
+
+    def _require_in_place(self) -> None:
+        """Raise if SQLite's files are not those that were opened: what was flushed is lost."""
+        if self._files is not None:
+            self._files.require()
 
     def commit_counts(self) -> dict[str, CommitCount]:
         """All counters, by uid."""

@@ -36,7 +36,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Timeout
 from sqlalchemy.pool import QueuePool
 
 from balaclava.service.credentials import Vault
-from balaclava.service.problems import Problem, StartError
+from balaclava.service.problems import StartError
+from balaclava.service.store.files_in_place import FilesInPlace
 from balaclava.service.store.schema import meta
 from balaclava.service.store.sql import (
     UPSERT_META,
@@ -70,7 +71,7 @@ class Storage:
         self._writing, self._writer = threading.Lock(), cast(sa.Connection | None, None)
         self._path = str(engine.url.database)
         self._checkpointer: WalCheckpointer | None = None
-        self._files: list[tuple[int, int] | None] = []
+        self._files: FilesInPlace | None = None
 
     @classmethod
     def open(cls, url: str) -> Storage:
@@ -85,7 +86,8 @@ class Storage:
             raise StartError(f"cannot use the database: {driver_message(error)}") from None
         if storage.one_process:
             storage._checkpointer = WalCheckpointer(storage._path)  # it keeps the log's file open
-            storage._files = storage._file_numbers()
+            advice = "put the files back or restore a backup, and start it with --restored"
+            storage._files = FilesInPlace(storage._path, "database", advice)
         return storage
 
     @property
@@ -190,24 +192,8 @@ class Storage:
 
     def require_in_place(self) -> None:
         """Raise if SQLite's files are not those that were opened: commits to them are lost."""
-        if self.one_process and self._files != self._file_numbers():
-            raise Problem(
-                503,
-                "the database's files were deleted or replaced while the service ran; stop it, "
-                "put the files back or restore a backup, and start it with --restored",
-            )
-
-    def _file_numbers(self) -> list[tuple[int, int] | None]:
-        """Device and inode of the database and of its log."""
-        numbers: list[tuple[int, int] | None] = []
-        for path in (self._path, f"{self._path}-wal"):
-            try:
-                status = os.stat(path)
-            except OSError:
-                numbers.append(None)
-            else:
-                numbers.append((status.st_dev, status.st_ino))
-        return numbers
+        if self._files is not None:
+            self._files.require()
 
     def close(self) -> None:
         if self._checkpointer is not None:
