@@ -28,6 +28,10 @@ NOT_IN_EARLIER_SAVES: dict[str, Any] = {
 Released = tuple[int, float, float]  # rewards, mean and noise, as `Estimation.read` gives them
 
 
+class CheckedArms(frozenset[int]):
+    """Numbers of live arms, at least one, from `ArmRoster.checked_available`."""
+
+
 class ArmRoster:
     """Arms by number, each with its slot in the policy's state.
 
@@ -124,7 +128,7 @@ class ArmRoster:
         self.shares = self.checked_shares(shares)
         self.had_shares |= bool(self.shares)
 
-    def offered_slots(self, available: set[int] | None, round: int) -> list[int] | None:
+    def offered_slots(self, available: CheckedArms | None, round: int) -> list[int] | None:
         """The slots of the arms that a decision may have; None if these are all slots.
 
         `available` comes from `checked_available`.
@@ -136,20 +140,26 @@ class ArmRoster:
         offered = set(self.arm_in_slot) - self.retired
         if available is not None:
             self.masked |= available < offered
-            offered = available
+            offered = set(available)
         if self.rests:
             awake = {a for a in offered if a in self.shares or self.rests.get(a, 0) <= round}
             offered = awake or offered
         slots = [slot for slot, arm in enumerate(self.arm_in_slot) if arm in offered]
         return None if len(slots) == len(self.arm_in_slot) else slots
 
-    def checked_available(self, available: Any) -> set[int]:
+    def checked_available(self, available: Any) -> CheckedArms:
         """The numbers of live arms, by label or number."""
+        if isinstance(available, CheckedArms):
+            return available
         if isinstance(available, str) or not isinstance(available, Iterable):
             raise ParameterError(
                 f"available = {brief(available)} is not a list; give labels or numbers of arms"
             )
-        chosen = {self.number_of(arm) for arm in available}
+        known = {self.labels[arm]: arm for arm in self.live}  # a look-up by number_of is slow
+        chosen = CheckedArms(
+            known[arm] if isinstance(arm, str) and arm in known else self.number_of(arm)
+            for arm in available
+        )
         if not chosen:
             raise ParameterError("available is empty; a decision needs at least one arm")
         return chosen

@@ -12,6 +12,8 @@ from balaclava.service.http.app import create_app
 from balaclava.service.service import Service
 from tests.service.http.test_app import SHOP, client_of, create, decide, results, reward
 
+DECIDE = "/v1/experiments/shop/decisions"
+
 
 @pytest.fixture
 def both(open_service: Callable[..., Service], database: str) -> TestClient:
@@ -181,7 +183,16 @@ def test_arms_do_not_grow_beyond_those_of_a_new_experiment(client: TestClient) -
     create(client, arms=[f"{n}" for n in range(9_950)])
     refused = edit(client, add_arms=[f"new {n}" for n in range(51)])
     assert (refused.status_code, "at most 10,000 arms" in refused.json()["detail"]) == (422, True)
+    offered = [f"{n}" for n in range(9_000)]
+    refused = client.post(DECIDE, json={"available": offered, "count": 10_000})
+    assert (refused.status_code, "at most 100 at once" in refused.json()["detail"]) == (422, True)
+    assert client.post(DECIDE, json={"available": offered, "count": 3}).status_code == 200
+    assert client.post(DECIDE, json={"count": 10_000}).status_code == 200
     assert edit(client, add_arms=["new 0"], retire_arms=["7"]).status_code == 200
+    refused = client.post(DECIDE, json={"count": 10_000})  # without the retired one
+    assert (refused.status_code, "at most 100 at once" in refused.json()["detail"]) == (422, True)
+    repeated = client.post(DECIDE, json={"available": ["8", "9"] * 4_500})
+    assert repeated.status_code == 200
 
 
 def test_policies_with_fixed_arms_and_finished_experiments_refuse(client: TestClient) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -55,6 +55,8 @@ LONGEST_TERM = 5.0  # the longest term of a lease
 RESULTS_CONFIDENCE = 0.95  # default of results, and level of the charts' intervals
 # Decisions between two snapshots: 5 % more, at least 50. 10^9 decisions make about 300 snapshots.
 _SNAPSHOT_GROWTH, _SNAPSHOT_LEAST = 1.05, 50
+# Arms times decisions of a request that offers some arms only: two seconds of processor time.
+_MOST_RESTRICTED = 1_000_000
 # Decisions in a row that were kept out of a batch, after which it ends: most visitors are in it by
 # then. By simulation 5 to 40 differ little (`benchmarks/many_rewards.py --enforced`).
 _MOST_KEPT_OUT = 10
@@ -106,6 +108,7 @@ class Offer(NamedTuple):
     context: np.ndarray | None = None
     # Batches that the person is in, if rewards are kept apart: arm and phase.
     batches: set[tuple[int, int]] | None = None
+    slots: list[list[int] | None] | None = None  # one element: those of all decisions
 
 
 class ServedExperiment:
@@ -274,7 +277,7 @@ class ServedExperiment:
         roster = self.runner.roster
         return {} if roster is None else {self.arms[arm]: s for arm, s in roster.shares.items()}
 
-    def offered(self, available: Sequence[str] | None) -> set[int]:
+    def offered(self, available: Sequence[str] | None) -> Set[int]:
         """The live arms, or those of these labels; raises a `Problem` if one is not live."""
         live = set(range(self.policy.arms)) - self.retired
         if available is None:
@@ -393,10 +396,21 @@ class ServedExperiment:
         Those that do not learn repeat the arm `repeated`. Without it they depend on released values
         only. For the driver's speed, a row omits empty columns, and its flags are 0 or 1.
         """
-        counters, policy = self.counters, self.policy
-        available, context, _ = offer
-        if available is not None:
-            self.offered(available)  # before anything changes
+        counters, policy, context = self.counters, self.policy, offer.context
+        if offer.available is not None:
+            self.offered(offer.available)  # before anything changes
+        roster = self.runner.roster
+        if learning and roster is not None:
+            restricted = offer.available is not None or roster.retired or roster.rests
+            if restricted and learning * policy.arms > _MOST_RESTRICTED:
+                raise Problem(
+                    422,
+                    "so many decisions among some of so many arms would hold up all others; ask "
+                    f"for at most {max(_MOST_RESTRICTED // policy.arms, 1):,} at once",
+                )
+        if learning and roster is not None and not roster.rests:  # once: slow with many arms
+            slots = self.runner.offered_slots(offer.available, counters.rounds + 1)
+            offer = offer._replace(slots=[slots])
         closes = self.window_end
         every: dict[str, Any] = {"experiment": self.id, "made": counters.time, "closes": closes}
         if context is not None and stores_features(policy):
@@ -434,8 +448,8 @@ class ServedExperiment:
         """The next decision of the policy, and its round."""
         self.counters.rounds += 1
         round = self.counters.rounds
-        slots = self.runner.offered_slots(offer.available, round)
-        return round, self.runner.choose(round, offer.context, slots)
+        slots = offer.slots or [self.runner.offered_slots(offer.available, round)]
+        return round, self.runner.choose(round, offer.context, slots[0])
 
     def _own_slot(self, offer: Offer) -> tuple[int, Choice] | None:
         """The next decision of the policy; None if the person has one in its batch already.

@@ -1,6 +1,6 @@
 """Notices that SQLite's files were deleted or replaced while they are open.
 
-SQLite goes on writing to a deleted file, which is lost when the process ends.
+SQLite writes to a deleted file as before, and that is lost when the process ends.
 """
 
 import os
