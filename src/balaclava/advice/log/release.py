@@ -103,7 +103,8 @@ def release_log(
     Warning:
         The numbers of rows are released without noise. If the logging policy chose arms by their
         rewards, these numbers depend on rewards, and epsilon does not cover that. A log whose
-        shares of arms change over time looks like that: then there is a warning.
+        shares of arms change over time looks like that: then there is a warning. Errors are for the
+        operator: that no outcome has a row, for one, depends on rewards.
 
     Args:
         log: Path of a CSV or Parquet file with one row a decision.
