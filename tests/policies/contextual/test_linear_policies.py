@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import balaclava as bl
+from balaclava.agents.saving import content_digest
 from balaclava.authoring import seeded
 from balaclava.errors import (
     ContextError,
@@ -261,6 +262,21 @@ def test_long_features_are_clipped_where_asked_for() -> None:
     policy = make("linucb", long_features="clip")
     rows = policy.checked_context([[3.0, 4.0], [0.3, 0.4], [1e200, 0.0]])
     assert np.allclose(np.linalg.norm(rows, axis=1), [1.0, 0.5, 1.0])
+
+
+def test_masked_and_huge_features_are_refused() -> None:
+    """A masked feature was read as the value under its mask; 10**400 raised OverflowError."""
+    agent = make("linucb", disjoint=True).agent(seed=1)
+    for bad in (np.ma.array([0.1, 0.2], mask=[False, True]), [10**400, 0.1]):
+        with pytest.raises(ContextError, match="features must be real numbers"):
+            agent.ask(bad)
+    assert agent.ask(np.ma.array([0.1, 0.2])).arm in range(3)
+
+
+@pytest.mark.parametrize("name", ["dp-linucb", "dp-squarecb"])
+def test_an_epsilon_too_large_for_gaussian_noise_names_the_largest(name: str) -> None:
+    with pytest.raises(ParameterError, match=r"too large for Gaussian noise; give at most \d"):
+        bl.policy(name, arms=2, features=2, epsilon=1e6, delta=1e-5)
 
 
 def test_features_have_names() -> None:
@@ -546,3 +562,24 @@ def test_episodes_are_released_while_rewards_are_late(name: str) -> None:
         delay=bl.Delay(mean=1_000),
     )  # fmt: skip
     assert results.final_regret(name).mean() < 450
+
+
+@pytest.mark.parametrize("name", ["dp-linucb", "dp-lin-ts"])
+def test_a_save_without_deadlines_goes_on(name: str) -> None:
+    """Saves of earlier versions lack them: the deadline after 8 decisions is then at 11."""
+    agent = make(name, first_episode=3).agent(seed=1)
+    context = [[0.6, 0.8], [0.8, 0.6], [0.0, 1.0]]
+    decisions = [agent.ask(context) for _ in range(8)]
+    saved = json.loads(json.dumps(agent.save()))
+    del saved["state"]["episodes.deadlines"]
+    saved["digest"] = content_digest(saved)
+    restored = bl.restore(saved)
+    for decision in decisions[:2]:
+        restored.tell(decision.id, 1.0)
+    for _ in range(3):
+        restored.ask(context)
+    assert restored._runner.state.episodes.draws[0] == 0
+    restored.tell(decisions[5].id, 1.0)
+    assert restored._runner.state.episodes.draws[0] == 1
+    again = bl.restore(json.loads(json.dumps(restored.save())))
+    assert again.ask(context)[1:] == restored.ask(context)[1:]

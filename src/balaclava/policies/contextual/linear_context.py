@@ -194,10 +194,10 @@ class ContextualPolicy(BoundedPolicy):
     def _checked_rows(self, context: Any, needed: str) -> np.ndarray:
         """Rows of finite real numbers, each within the bound."""
         try:
-            if np.iscomplexobj(context):
-                raise TypeError  # the conversion would drop the imaginary parts
+            if np.iscomplexobj(context) or np.ma.is_masked(context):
+                raise TypeError  # the conversion would drop imaginary parts, or read masked values
             rows = np.array(context, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             kind = type(context).__name__
             raise ContextError(f"features must be real numbers, not a {kind}; {needed}") from None
         if self.disjoint and rows.ndim == 1:

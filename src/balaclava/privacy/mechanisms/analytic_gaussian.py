@@ -118,7 +118,7 @@ def gaussian_fault(epsilon: float, delta: float, elements: int) -> str:
     Policies call it when they are created, before there is a reward.
     """
     if epsilon > exact_noise.LARGEST_EXPONENT:
-        return "is too large for Gaussian noise; set delta = 0"
+        return f"is too large for Gaussian noise; give at most {exact_noise.LARGEST_EXPONENT:g}"
     try:
         exact_gaussian_scale(2**exact_noise.GRID_BITS, epsilon, delta, elements)  # the fewest steps
     except PrivacyError as error:
