@@ -15,7 +15,15 @@ import pytest
 from numba.core.errors import TypingError
 
 import balaclava as bl
-from balaclava._core.kernels import KERNEL_DRAWS, borrows, compiled, compiling, kernel
+from balaclava._core.kernels import (
+    KERNEL_DRAWS,
+    borrows,
+    compiled,
+    compiling,
+    kernel,
+    remembering_kernel,
+)
+from balaclava.theory.confidence_sequences import pair_evidence
 
 
 def is_number(kind: Any) -> bool:
@@ -119,6 +127,29 @@ def loop(function: Callable[[float], float]) -> Callable[[float], float]:
         return function(value)
 
     return call
+
+
+def test_python_keeps_the_results_of_a_kernel_of_numbers():
+    calls = []
+
+    @remembering_kernel
+    def square(pair):
+        calls.append(pair)
+        return pair[0] * pair[0]
+
+    assert [square((number, 1)) for number in (3.0, 3.0, 2.0, 3.0)] == [9.0, 9.0, 4.0, 9.0]
+    assert calls == [(3.0, 1), (2.0, 1)]
+
+
+def test_compiled_code_runs_the_body_of_a_kernel_whose_results_python_keeps():
+    def make(evidence):
+        def loop(worse, better):
+            return evidence(worse, better, 1.0, 1.0)
+
+        return loop
+
+    arms = (0.5, 400, 3), (0.7, 500, 3)
+    assert compiled(make, pair_evidence)(*arms) == pytest.approx(make(pair_evidence)(*arms))
 
 
 def test_a_kernel_borrows_only_where_what_it_closes_over_does():

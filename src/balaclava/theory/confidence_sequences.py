@@ -92,7 +92,7 @@ Sets of arms.
 
 import math
 
-from balaclava._core.kernels import kernel
+from balaclava._core.kernels import kernel, remembering_kernel
 from balaclava.privacy.exact_noise import GRID_BITS
 
 # Rewards in [0, 1] are rounded to multiples of it.
@@ -297,7 +297,7 @@ def side_evidence(arm: tuple[float, int, int], threshold: float, noise: float) -
     return max(log_evidence(total, n, draws, noise, level, useful_rates(n, noise))[0], 0.0)
 
 
-@kernel(borrows=True)
+@remembering_kernel
 def pair_evidence(
     worse: tuple[float, int, int], better: tuple[float, int, int], noise: float, joint: float
 ) -> float:
