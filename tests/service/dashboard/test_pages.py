@@ -285,10 +285,10 @@ def test_the_page_for_a_review_board_states_the_guarantee_of_the_service(
     filled.decide("named", 1, person="somebody")
     form = {"token": token_of(reader.get("/experiments/named").text)}
     texts = {}
-    filled.create("over", settle="arrival", parameters={"epsilon": 1.0, "first_batch": 8})
-    filled.reward(filled.decide("over", 200), best=1)
-    filled.service.run_job(SetExperimentState(filled.service.ledger, "over", "finish"))
-    for name in ("named", "window", "arrival", "over"):
+    filled.create("trial ended", settle="arrival", parameters={"epsilon": 1.0, "first_batch": 8})
+    filled.reward(filled.decide("trial ended", 200), best=1)
+    filled.service.run_job(SetExperimentState(filled.service.ledger, "trial ended", "finish"))
+    for name in ("named", "window", "arrival", "trial ended"):
         answer = reader.post(f"/experiments/{name}/review", data=form)
         assert answer.headers["content-disposition"].startswith("attachment")
         page = Page(answer.text)
@@ -298,7 +298,7 @@ def test_the_page_for_a_review_board_states_the_guarantee_of_the_service(
     assert "gives each person ε=3" in texts["named"]
     assert "learns from at most 3 of each person" in texts["named"]
     assert "gives each reward ε=1" in texts["window"]
-    assert "The trial has ended, after 200 decisions: " in texts["over"]
+    assert "The trial has ended, after 200 decisions: " in texts["trial ended"]
     assert "What was planned, and what happened" not in texts["arrival"]
     assert "No guarantee covers a person" in texts["window"]
     assert "guarantee covers when a reward arrived" in texts["window"]
