@@ -225,3 +225,15 @@ def test_guarantee(name: str) -> None:
     guarantee = make(name, epsilon=0.7).guarantee
     assert (guarantee.epsilon, guarantee.model, guarantee.scope) == (0.7, "central", "trajectory")
     assert guarantee.delta == (0.01 if name == "dp-ucb-int" else 0.0)
+
+
+@pytest.mark.parametrize(("pulls", "expected"), [(99, 2), (100, 0)])
+def test_first_pulls_of_an_added_arm_end_with_its_even_share(pulls: int, expected: int) -> None:
+    """At this epsilon the noise stays above the bonus for tens of millions of pulls."""
+    policy = make("dp-ucb", epsilon=0.01)
+    params = policy.constants()._replace(added_after=np.array([0, 0, 200]))
+    state = policy.kernels.begin(params)
+    state.indices.tally.asked[:] = 100, 100, pulls
+    state.indices.tally.pulls[:] = state.indices.tally.asked
+    state.indices.tally.sums[:] = 60.0, 50.0, 40.0
+    assert policy.kernels.choose(params, state, 300, None, None)[0] == expected

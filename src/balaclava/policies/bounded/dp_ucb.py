@@ -28,7 +28,8 @@ def begin(params: Any) -> State:
 def choose(params: Any, state: State, t: int, context: Any, rng: Any) -> tuple[int, int]:
     tally = state.indices.tally
     for arm in range(params.arms):
-        if params.added_after[arm] > 0 and is_noisy(params, tally.asked[arm], t):
+        pulls = tally.asked[arm]
+        if params.added_after[arm] > 0 and pulls * params.arms < t and is_noisy(params, pulls, t):
             tally.asked[arm] += 1
             return arm, 0
     return ucb1.choose(params, state.indices, t, context, rng)
@@ -85,8 +86,8 @@ class DPUCB(PrivateBoundedPolicy):
     .. math:: s_a / n_a + \sqrt{2 \log t / n_a},
 
     s_a the private sum of the arm's n_a rewards. An arm that is added is first pulled until the
-    deviation of its noise is at most half of this bonus: the noise of the others has averaged out,
-    so without that it is nearly always abandoned. An arm's counter sees that arm's rewards only.
+    deviation of its noise is at most half of this bonus, or it has 1/K of all decisions: the noise
+    of the others has averaged out, so without that it is nearly always abandoned. An arm's counter sees that arm's rewards only.
     One published implementation feeds every counter in every round, with 0 for the arms that were
     not pulled: as private, but noisier.
 
