@@ -87,9 +87,9 @@ class DPUCB(PrivateBoundedPolicy):
 
     s_a the private sum of the arm's n_a rewards. An arm that is added is first pulled until the
     deviation of its noise is at most half of this bonus, or it has 1/K of all decisions: the noise
-    of the others has averaged out, so without that it is nearly always abandoned. An arm's counter sees that arm's rewards only.
-    One published implementation feeds every counter in every round, with 0 for the arms that were
-    not pulled: as private, but noisier.
+    of the others has averaged out, so without that it is nearly always abandoned. An arm's counter
+    sees that arm's rewards only. One published implementation feeds every counter in every round,
+    with 0 for the arms that were not pulled: as private, but noisier.
 
     Privacy:
         epsilon-differential privacy of the whole trajectory. A reward enters the hybrid counter of
