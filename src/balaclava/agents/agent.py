@@ -520,8 +520,8 @@ class Agent:
     ) -> tuple[float, float]:
         """An interval for the mean of arm `a` minus that of arm `b`.
 
-        All differences hold together and in every round, except with probability 1 - confidence;
-        those of a named winner are at least 0 (`Estimates.difference`).
+        All differences hold together and in every round, except with probability 1 - confidence.
+        That of a named winner may include 0: its test is one-sided (`Estimates.difference`).
 
         Args:
             a: An arm, by number or name.

@@ -126,10 +126,10 @@ class Estimates(ResultTable[MeanEstimate]):
     def difference(self, a: int | str, b: int | str) -> tuple[float, float]:
         """An interval for the mean of arm `a` minus that of `b`.
 
-        All of them fail together with probability at most 1 - confidence. That of a policy with an
-        exact test is exact; otherwise it is made of the two arms' intervals. Where a winner is
-        named, its own test shows that no arm it was compared with is better, so its differences are
-        at least 0. That too is wrong with probability at most 1 - confidence.
+        All of them hold together with probability at least the confidence. They are two-sided, and
+        for all pairs. The winner's test is one-sided, with an error of its own: so a winner's
+        interval may include 0. To cut it there would add the two errors. That of a policy with an
+        exact test is exact; otherwise it is made of the two arms' intervals.
 
         Args:
             a: An arm, by number or name.
@@ -143,17 +143,10 @@ class Estimates(ResultTable[MeanEstimate]):
         """
         first, second = self.of(a), self.of(b)
         own = self._own_difference and self._own_difference(first.arm, second.arm)
-        low, high = own or (
+        return own or (
             first.interval[0] - second.interval[1],
             first.interval[1] - second.interval[0],
         )
-        if first.retired or second.retired or first.arm == second.arm:
-            return low, high
-        if self.winner == first.arm:
-            low = max(low, 0.0)
-        if self.winner == second.arm:
-            high = min(high, 0.0)
-        return low, high
 
     def of(self, arm: int | str) -> MeanEstimate:
         """The estimate of an arm.

@@ -107,10 +107,23 @@ def test_the_width_is_that_of_the_intervals_of_fresh_trials(epsilon: float, size
         for _ in range(3 * size):
             decision = agent.ask()
             agent.tell(decision, float(rng.random() < (0.3, 0.3, 0.6)[decision.arm]))
-        low, high = agent.estimates()._own_difference(2, 0)  # `difference` is cut at 0
+        low, high = agent.difference(2, 0)
         found.append(high - low)
     assert np.mean(found) == pytest.approx(width, rel=0.02)
     assert np.ptp(found) < 0.2 * width
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("arms", [2, 4])
+def test_equal_arms_are_named_at_two_one_sided_errors(arms: int):
+    """Of 4,000 tests: within 5 standard errors. So 0.975 is a two-sided 5 %, for any arms."""
+    for failure in (0.05, 0.025):
+        shares = FixedSizeTest(np.full(arms, 0.6), 1.0, 1.0 - failure, 1).shares(300)
+        assert sum(shares) <= 2.0 * failure + 5.0 * math.sqrt(2.0 * failure / 4_000)
+    assert arms > 2 or sum(shares) > 1.5 * failure
+    plan = bl.plan(arms, 1.0, base_rate=0.5, smallest_difference=0.3, policy="dp-even")
+    assert "one-sided at 0.95 confidence" in plan.title
+    assert "exact one-sided test" in plan.sentence
 
 
 @pytest.mark.statistical

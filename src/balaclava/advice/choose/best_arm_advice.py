@@ -81,7 +81,7 @@ def naming_advice(rule: RecommendationRule, planned: trial_plan.TrialPlan | None
         name = trial_plan.EVEN_POLICY
         why = (
             "the number of participants is known and small: with even shares and one test at the "
-            f"end, {percent(row.named, '.0f')} of such trials name the best arm, "
+            f"end, one-sided, {percent(row.named, '.0f')} of such trials name the best arm, "
             f"{percent(planned[0].named, '.0f')} with {planned[0].label}"
         )
     notes: tuple[str, ...] = ()

@@ -178,15 +178,16 @@ def plan(
     size without privacy. Tests of fixed size name the best arm in 90 % of the trials.
 
     The last column is the width of `agent.difference` of the best arm and another when the trial
-    ends, noise included, before the cut at 0 of a named winner. All pairs hold together. dp-even
-    has exact intervals; those of policies that may be looked at any time are wider.
+    ends, noise included. All pairs hold together. dp-even has exact intervals; those of policies
+    that may be looked at any time are wider.
 
     Args:
         arms: number of arms, at least 2.
         epsilon: privacy loss; several for a table of what privacy costs.
         base_rate: the usual share of successes, such as 0.05.
         smallest_difference: the smallest lead of the best arm that matters.
-        confidence: chance that the named arm is the best.
+        confidence: chance that no arm worse than the best is named. The test is one-sided; 0.975
+            is a two-sided 5 %.
         policy: a policy, or its name; dp-top-two by default.
         delay: how late rewards arrive, or the mean delay in rounds, of a geometric law.
         lost: share of rewards that never arrive.
@@ -254,7 +255,7 @@ class PlannedTrial:
         named = "" if self.participants is None else f"; named within {self.participants:,}"
         return (
             f"participants until the best of {self.arms} arms is named; rates of {self.rate:g}, "
-            f"and {self.rate + self.lead:g} of the best{late}; {self.confidence:.6g} "
+            f"and {self.rate + self.lead:g} of the best{late}; one-sided at {self.confidence:.6g} "
             f"confidence{named}"
         )
 
@@ -460,7 +461,8 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
     for even in (each for each in rows if each.label == EVEN_POLICY):
         text += (
             f" At epsilon {even.epsilon:g} dp-even takes {even.high:,.0f}, fixed in advance, with "
-            "one exact test at the end, which unlike the classic one needs no correction for pairs."
+            "one exact one-sided test at the end, which unlike the classic one needs no correction "
+            "for pairs."
         )
         if trial.participants is None:
             text += (

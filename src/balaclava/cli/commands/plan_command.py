@@ -19,7 +19,12 @@ from balaclava.cli.terminal import print_json, print_sentences, waiting
 )
 @option("--rate", float, "Usual share of successes, such as 0.05.", required=True)
 @option("--difference", float, "Smallest lead of the best arm that matters.", required=True)
-@option("--confidence", float, "Chance that the named arm is the best.", default=0.95)
+@option(
+    "--confidence",
+    float,
+    "Chance that no arm worse than the best is named (one-sided).",
+    default=0.95,
+)
 @option("--policy", "NAME", "Policy to plan; by default dp-top-two.")
 @option("--participants", int, "How many there are: how often do they suffice?")
 @option("--out", Path, "Draw participants over epsilon into this file, such as plan.png.")
@@ -33,6 +38,7 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
     table has the participants until the best arm is named (in half and in 90 % of the trials), the
     shares of trials that name it and that name a wrong one, and the participants with a worse arm
     until then; and the width of the interval of the best arm's lead at the end, noise included.
+    The test is one-sided; --confidence 0.975 is a two-sided 5 %, at the price of participants.
     Beside dp-top-two: dp-even, a private test of fixed size; dp-imed, which plays for
     low regret; and a classic test of fixed size without privacy.
 
