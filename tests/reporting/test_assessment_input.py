@@ -81,3 +81,17 @@ def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, message: st
     path.write_text(assessment_template().replace(old, new), encoding="utf-8")
     with pytest.raises(ExperimentFileError, match=message):
         read_assessment(path)
+
+
+def test_a_page_has_one_horizon(tmp_path: Path) -> None:
+    """dp-even learned from 1,500 participants, and the page had the power of 2,720."""
+    path = tmp_path / "assessment.toml"
+    policy = {"name": "dp-even", "arms": 2, "epsilon": 1.0, "horizon": 1_500}
+    path.write_text(assessment_template(policy=policy, horizon=2_720), encoding="utf-8")
+    with pytest.raises(ExperimentFileError, match=r"horizon = 1500, but \[simulation\] .* = 2720"):
+        read_assessment(path)
+    text = assessment_template(policy=policy).replace("horizon = 2000", "")
+    path.write_text(text, encoding="utf-8")
+    assert read_assessment(path).horizon == 1_500
+    path.write_text(assessment_template(policy=policy, horizon=1_500), encoding="utf-8")
+    assert read_assessment(path).policy.parameters["horizon"] == 1_500

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import balaclava
-from balaclava._core.declared import Horizon, Range, check
+from balaclava._core.declared import Horizon, Range, brief, check
 from balaclava._core.extras import require_extra
 from balaclava.advice.plan.trial_plan import TrialPlan, plan, planned_trial
 from balaclava.agents.settling import Settling, guarantee_when_settled, require_missing
@@ -200,11 +200,10 @@ def read_assessment(path: str | os.PathLike[str]) -> AssessmentInput:
 
 def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
     _require_known("key", content, (*_TEXTS, "date", "rewards_per_person", *_TABLES))
-    simulation = _table(content, "simulation")
+    simulation = dict(_table(content, "simulation"))
     _require_known("key of [simulation]", simulation, (*_SMALLEST, *Settling._fields))
     described = dict(_table(content, "policy"))
-    if "horizon" in simulation and _takes_horizon(described.get("name")):
-        described.setdefault("horizon", simulation["horizon"])
+    _require_one_horizon(described, simulation)
     policy = POLICIES.from_mapping("[policy]", described)
     count = check(
         "rewards_per_person", content.get("rewards_per_person", 1), Annotated[int, Range(1)]
@@ -241,10 +240,20 @@ def _parse(content: dict[str, Any], digest: str) -> AssessmentInput:
     )
 
 
-def _takes_horizon(name: Any) -> bool:
-    """Whether a policy needs a horizon: that of [simulation] is taken if [policy] has none."""
+def _require_one_horizon(policy: dict[str, Any], simulation: dict[str, Any]) -> None:
+    """Fill in the horizon of [policy], if it needs one, or of [simulation] from the other."""
+    ours, other = policy.get("horizon"), simulation.get("horizon")
+    if other is None and ours is not None:
+        simulation["horizon"] = ours
+    if None not in (ours, other) and ours != other:
+        raise ExperimentFileError(
+            f"[policy] has horizon = {brief(ours)}, but [simulation] horizon = {brief(other)}: a "
+            "trial has one size; correct one of them, or remove that of [simulation]"
+        )
+    name = policy.get("name")
     cls = POLICIES.classes().get(name) if isinstance(name, str) else None
-    return cls is not None and cls.annotations.get("horizon") == Horizon
+    if other is not None and cls is not None and cls.annotations.get("horizon") == Horizon:
+        policy["horizon"] = other
 
 
 def _read_plan(policy: Policy, table: dict[str, Any]) -> PlanInput:
