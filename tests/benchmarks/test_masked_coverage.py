@@ -11,7 +11,7 @@ import masked_coverage
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        ("dp-imed", "lost"),
+        pytest.param("dp-imed", "lost", marks=pytest.mark.slow),
         ("ldp-ucb-bernoulli", "window"),
         pytest.param("dp-klucb", "late by value", marks=pytest.mark.slow),
     ],

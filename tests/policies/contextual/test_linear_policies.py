@@ -76,7 +76,15 @@ def constant_means(means: list[float]) -> bl.Environment:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["dp-linucb", "dp-lin-ts", "dp-kernel-ucb", "ldp-linucb"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dp-linucb",
+        pytest.param("dp-lin-ts", marks=pytest.mark.slow),
+        "dp-kernel-ucb",
+        "ldp-linucb",
+    ],
+)
 def test_no_policy_stays_with_the_arm_of_its_first_release(name: str) -> None:
     """Random play loses 800 here, and dp-linucb lost 721 while untried arms could wait.
 
@@ -550,7 +558,9 @@ def test_bad_features_are_refused_and_change_nothing(name: str) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["dp-linucb", "dp-lin-ts"])
+@pytest.mark.parametrize(
+    "name", ["dp-linucb", pytest.param("dp-lin-ts", marks=pytest.mark.slow)]
+)
 def test_episodes_are_released_while_rewards_are_late(name: str) -> None:
     """Means of 20 runs: 219 and 218. It was 713 and 873 when an episode awaited its last reward."""
     world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
