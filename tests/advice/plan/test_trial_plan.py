@@ -96,7 +96,9 @@ def test_dp_even_has_the_planned_power():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("epsilon", "size"), [(1.0, 60), pytest.param(0.2, 150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("epsilon", "size"), [(1.0, 60), pytest.param(0.2, 150, marks=pytest.mark.slow)]
+)
 def test_the_width_is_that_of_the_intervals_of_fresh_trials(epsilon: float, size: int):
     """Eight agents: an interval's width is within 10 % of the plan's, their mean within 2 %."""
     width = FixedSizeTest(np.array([0.3, 0.3, 0.6]), epsilon, 0.95, 1).width(size)

@@ -558,9 +558,7 @@ def test_bad_features_are_refused_and_change_nothing(name: str) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(
-    "name", ["dp-linucb", pytest.param("dp-lin-ts", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["dp-linucb", pytest.param("dp-lin-ts", marks=pytest.mark.slow)])
 def test_episodes_are_released_while_rewards_are_late(name: str) -> None:
     """Means of 20 runs: 219 and 218. It was 713 and 873 when an episode awaited its last reward."""
     world = bl.environment("linear", arms=5, theta=[0.7, 0.3, -0.4])
