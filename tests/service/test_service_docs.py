@@ -66,9 +66,12 @@ def test_the_quick_start_runs(tmp_path: Path) -> None:
         said = shell("\n".join(blocks(page, "sh")), tmp_path, address, key)
         assert '"recorded":true' in said.replace(" ", "")
         assert '"left_epsilon":2.0' in said.replace(" ", "")
-        (python,) = blocks(page, "python")
+        python, recipe = blocks(page, "python")
         said = run([sys.executable, "-c", python], tmp_path, address, key)
         assert "1,002 decisions" in said
+        call = f"with Client({address!r}, {key!r}) as client:\n    bought(client, 'landing-page', 'ida')"
+        recipe = f"from balaclava.client import Client\n{recipe}\n{call}"
+        run([sys.executable, "-c", recipe], tmp_path, address, key)
 
 
 def test_a_backup_is_made_and_restored(tmp_path: Path) -> None:

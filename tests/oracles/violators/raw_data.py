@@ -18,7 +18,6 @@ from balaclava.authoring import (
     truncated,
 )
 from balaclava.policies.base import ArmRelease
-from balaclava.policies.contextual import dp_linucb
 from balaclava.policies.contextual.dp_linucb import DPLinUCB
 from tests.oracles.violators.controls import FAR_LEVEL
 from tests.oracles.violators.frame import LENGTH, LINUCB, SEED_1, best_of, frame, violator
@@ -95,11 +94,14 @@ def params_show(params, state, t, context, arm, phase, rng):
     return (1, -1) if t == 45 and params.memory[0] > 0.9 else (arm, phase)
 
 
+LEARN_LINUCB = DPLinUCB.kernels.learn
+
+
 @bl.kernel(borrows=True)
 def learn_raw_theta(params, state, t, arm, reward, phase, rng):
     """As dp-linucb; every reward also moves the coefficients at once."""
     state.episodes.theta[0, 0] += 0.01 * reward
-    dp_linucb.learn(params, state, t, arm, reward, phase, rng)
+    LEARN_LINUCB(params, state, t, arm, reward, phase, rng)
 
 
 # Single rewards
