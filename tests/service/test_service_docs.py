@@ -69,7 +69,7 @@ def test_the_quick_start_runs(tmp_path: Path) -> None:
         python, recipe = blocks(page, "python")
         said = run([sys.executable, "-c", python], tmp_path, address, key)
         assert "1,002 decisions" in said
-        call = f"with Client({address!r}, {key!r}) as client:\n    bought(client, 'landing-page', 'ida')"
+        call = f"with Client({address!r}, {key!r}) as c:\n    bought(c, 'landing-page', 'ida')"
         recipe = f"from balaclava.client import Client\n{recipe}\n{call}"
         run([sys.executable, "-c", recipe], tmp_path, address, key)
 
