@@ -56,7 +56,7 @@ def test_what_the_board_reads() -> None:
     assert "1 is usual" not in page
     assert "stop the trial for harm" in page
     assert "by &lt;letter&gt;" in page
-    assert page.count('class="blank"') == 3 + 19  # purpose, population, date; answers
+    assert page.count('class="blank"') == 3 + 20  # purpose, population, date; answers
     assert "Not simulated for this page" in page
     for word in ("http://", "https://", "<script", "src="):
         assert word not in page
@@ -235,7 +235,11 @@ def test_a_page_of_even_shares_has_no_chart_of_regret_and_knows_its_participants
     assert "Of the 2,500 participants planned, 1,875 get an arm that is not the best" in page
     assert "No number of participants was planned" not in page
     assert "the problem below" not in page
-    assert "No decision before the end of the last look depends on any" in page
+    assert "No decision before the end of the trial depends on any" in page
+    assert "know 25 % of the next arms for sure, and guess 52 % right" in page
+    assert "Who sees which arm a participant gets, or its propensity" in page
+    long = bl.policy("dp-even", arms=4, epsilon=1.0, horizon=2_500, longest_block=3)
+    assert "each arm 1 to 3 times" in assessment_page(dataclasses.replace(given, policy=long))
     few = bl.policy("dp-even", arms=2, epsilon=1.0, horizon=500)
     small = dataclasses.replace(GIVEN, policy=few, horizon=500)
     page = assessment_page(small, results=small.simulate())
@@ -254,3 +258,25 @@ def test_the_horizon_of_the_simulation_is_that_of_the_policy(tmp_path: Path) -> 
     path = tmp_path / "board.toml"
     path.write_text(text, encoding="utf-8")
     assert read_assessment(path).policy.parameters["horizon"] == 400
+
+
+def test_the_page_of_a_trial_with_looks_says_what_they_do() -> None:
+    """It had the power of one look, and said that no decision depends on answers."""
+    shown = {}
+    for looks in (1, 5):
+        policy = bl.policy("dp-even", arms=2, epsilon=1.0, horizon=100, looks=looks)
+        planned = PlanInput(0.3, 0.3)
+        late = Feedback(bl.Delay(mean=10))
+        given = dataclasses.replace(
+            GIVEN, policy=policy, horizon=100, planned=planned, feedback=late
+        )
+        plan = given.plan()
+        assert plan is not None
+        words, _ = conclusion(given, given.simulate(), FINE, plan)
+        page = html.unescape(" ".join(assessment_page(given, plan=plan).split()))
+        continues = "Whether the trial continues after an earlier look depends on the answers"
+        assert (continues in page) == (looks == 5)
+        assert ("at one of 5 looks." in words) == (looks == 5)
+        assert ("one exact one-sided test at the end" in page) == (looks == 1)
+        shown[looks] = plan.of("dp-even").named
+    assert shown[5] < shown[1] - 0.1

@@ -93,6 +93,7 @@ def assessment_page(
         participants=assessment.policy.horizon if assessment.policy.names_winners else None,
         worse=_worse_in_even_shares(assessment),
         **_stopping(assessment),
+        foresight=_foresight(assessment),
         log_notice=LOG_NOTICE,
         glossary=GLOSSARY,
         curve_quantiles=CURVE_QUANTILES,
@@ -141,7 +142,9 @@ def conclusion(
     if name == EVEN_POLICY:
         if winner is None and plan is not None:
             power = percent(plan.of(EVEN_POLICY).named, ".0f")
-            named = f"; planned trials of this size name the best arm in {power}"
+            looks = assessment.policy.parameters["looks"]
+            within = f" at one of {looks} looks" if looks > 1 else ""
+            named = f"; planned trials of this size name the best arm in {power}{within}"
         return f"{words}; {decisions} gives all arms even shares, by design{named}.", checks
     if share > _HARDLY_LEARNS:
         lost = f"{decisions} hardly learns: {share:.0%} of the regret at random"
@@ -183,6 +186,39 @@ def _stopping(assessment: AssessmentInput) -> dict[str, Any]:
         "expected": policy.names_winners,
         "error": percent(1.0 - assessment.confidence, ".3g"),
     }
+
+
+def _foresight(assessment: AssessmentInput) -> str | None:
+    """Who can foresee the next arm; None for a policy that names no arm.
+
+    Of a block with each arm once, n arms are left with the same chance for each n up to K.
+    """
+    policy = assessment.policy
+    if policy.estimation is None:
+        return None
+    advice = (
+        "Staff who can foresee it can choose whom to enrol next: hand out arms after enrolment, "
+        "and keep propensities from staff."
+    )
+    if policy.name != EVEN_POLICY:
+        return (
+            f"{policy.name} may play one arm for many participants in a row: staff who see the "
+            f"last arm often know the next. {advice}"
+        )
+    longest, arms = policy.parameters["longest_block"], policy.arms
+    if longest == 1:
+        right = sum(1.0 / left for left in range(1, arms + 1)) / arms
+        return (
+            "Arms are dealt in permuted blocks with each arm once (longest_block = 1). Staff who "
+            f"see all earlier arms know {percent(1.0 / arms, '.0f')} of the next arms for sure, "
+            f"and guess {percent(right, '.0f')} right. {advice} If they see the arms, set "
+            "longest_block = 3: the last arm of a block is then seldom known."
+        )
+    return (
+        f"Arms are dealt in permuted blocks with each arm 1 to {longest} times, drawn at random "
+        f"(longest_block = {longest}). Staff who see all earlier arms seldom know the next for "
+        f"sure, but guess it more often than at random. {advice}"
+    )
 
 
 def _worse_in_even_shares(assessment: AssessmentInput) -> int | None:

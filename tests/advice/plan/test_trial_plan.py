@@ -15,7 +15,7 @@ from balaclava.advice.plan.fixed_size_test import FixedSizeTest
 from balaclava.cli import main
 from balaclava.errors import EstimateError, ParameterError, UnknownNameError
 from balaclava.policies.intervals import NO_WINNER
-from balaclava.theory.fixed_sample import best_of_sample
+from balaclava.theory.fixed_sample import best_of_sample, look_share
 
 PLAN = bl.plan(3, [0.3, 1.0], base_rate=0.3, smallest_difference=0.3, participants=2_000)
 
@@ -72,16 +72,51 @@ def test_the_private_test_of_fixed_size_costs_little():
 def test_the_power_is_that_of_the_exact_test(epsilon: float, size: int):
     """100 tests drawn for a power of about 0.9: at most 2 answers differ from the exact test's."""
     test = FixedSizeTest(np.array([0.3, 0.3, 0.6]), epsilon, 0.95, 1)
-    rates, leaders, scores = test._draw(size)
-    share, wrong = test.shares(size)
-    critical = np.sort(scores)[round((1.0 - share - wrong) * scores.size)]
+    (draws,) = test._draw(size)
+    share, wrong, _ = test.shares(size)
+    critical = np.sort(draws.scores)[round((1.0 - share - wrong) * draws.scores.size)]
     assert 0.8 < share < 0.98
     exact = [
         best_of_sample(np.array([[size, rate, 1.0] for rate in each]), epsilon, 0.05)
-        for each in rates[:100]
+        for each in draws.rates[:100]
     ]
-    quick = np.where(scores >= critical, leaders, NO_WINNER)[:100]
+    quick = np.where(draws.scores >= critical, draws.leaders, NO_WINNER)[:100]
     assert (np.array(exact) != quick).sum() <= 2
+
+
+@pytest.mark.statistical
+def test_the_power_with_looks_is_that_of_the_exact_test():
+    """100 trials, tested at each look: at most 2 end at another one than the plan's."""
+    test, size = FixedSizeTest(np.array([0.3, 0.6]), 1.0, 0.95, 1, looks=3), 75
+    ends = np.ones(100)
+    for draws in reversed(list(test._draw(size))):
+        level = 0.05 * look_share(draws.look, 3)
+        for trial, each in enumerate(draws.rates[:100]):
+            released = np.array([[draws.size, rate, draws.look] for rate in each])
+            if best_of_sample(released, 1.0, level) != NO_WINNER:
+                ends[trial] = draws.size / size
+    planned = test.shares(size)
+    assert (ends != planned.lengths[:100]).sum() <= 2
+    assert (ends < 1.0).sum() > 20
+    one = FixedSizeTest(np.array([0.3, 0.6]), 1.0, 0.95, 1).shares(size)
+    assert planned.right < one.right
+
+
+def test_a_plan_knows_the_looks():
+    """Five looks had the size, the power and the words of one."""
+    rows = {}
+    for looks in (1, 5):
+        policy = bl.policy("dp-even", arms=2, epsilon=1.0, horizon=200, looks=looks)
+        size = bl.plan(
+            2, 1.0, base_rate=0.3, smallest_difference=0.3, policy=policy, participants=100
+        )
+        rows[looks] = size.of("dp-even")
+        assert ("at each of 5 looks" in size.sentence) == (looks == 5)
+        assert ("one exact one-sided test at the end" in size.sentence) == (looks == 1)
+    assert rows[5].high > 1.2 * rows[1].high
+    assert rows[5].median < rows[5].high
+    assert rows[5].named < rows[1].named - 0.1
+    assert rows[1].worse == 50
 
 
 def test_dp_even_has_the_planned_power():
@@ -121,7 +156,7 @@ def test_equal_arms_are_named_at_two_one_sided_errors(arms: int):
     """Of 4,000 tests: within 5 standard errors. So 0.975 is a two-sided 5 %, for any arms."""
     for failure in (0.05, 0.025):
         shares = FixedSizeTest(np.full(arms, 0.6), 1.0, 1.0 - failure, 1).shares(300)
-        assert sum(shares) <= 2.0 * failure + 5.0 * math.sqrt(2.0 * failure / 4_000)
+        assert sum(shares[:2]) <= 2.0 * failure + 5.0 * math.sqrt(2.0 * failure / 4_000)
     assert arms > 2 or sum(shares) > 1.5 * failure
     plan = bl.plan(arms, 1.0, base_rate=0.5, smallest_difference=0.3, policy="dp-even")
     assert "one-sided at 0.95 confidence" in plan.title

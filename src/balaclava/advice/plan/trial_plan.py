@@ -216,6 +216,8 @@ def plan(
     feedback = Feedback.create(planned_delay(delay, lost), patience, settle, missing)
     trial = planned_trial(arms, base_rate, smallest_difference, confidence, feedback, participants,
                           seed)  # fmt: skip
+    if isinstance(policy, Policy) and policy.name == EVEN_POLICY:
+        trial = replace(trial, looks=policy.parameters["looks"])
     levels = epsilon if isinstance(epsilon, Sequence) else [epsilon]
     levels = [check("epsilon", level, Epsilon) for level in levels]
     if not levels:
@@ -242,6 +244,7 @@ class PlannedTrial:
     feedback: Feedback
     participants: int | None
     seed: int
+    looks: int = 1  # of dp-even
 
     @property
     def world(self) -> Bernoulli:
@@ -284,19 +287,27 @@ class PlannedTrial:
         missing = self.feedback.settling.missing
         if missing is not None:  # each participant has an outcome
             means, arrived = arrived * means + (1.0 - arrived) * missing, 1.0
-        test = FixedSizeTest(means, epsilon, self.confidence, self.seed)
+        looks = self.looks if label == EVEN_POLICY else 1
+        test = FixedSizeTest(means, epsilon, self.confidence, self.seed, looks)
         per_reward = self.arms / arrived
         size = test.size(POWER, MOST_PARTICIPANTS / per_reward)
         if size is None:
             raise self._too_long(epsilon)
         tested = math.ceil(size * per_reward)
-        total, pulls = tested + self.feedback.wait_for(tested), size
+        wait = self.feedback.wait_for(tested)
+        total, pulls = tested + wait, size
+        median = total
+        if looks > 1:
+            half = float(np.quantile(test.shares(size).lengths, 0.5, method="higher"))
+            median = min(math.ceil(half * tested) + wait, total)
         if self.participants is not None:  # all are tested; the answer may come after the last
             pulls = int(self.participants / per_reward)
-        named, wrong = test.shares(pulls) if pulls else (0.0, 0.0)
-        worse = (self.participants or total) * (self.arms - 1) / self.arms
-        width = test.width(pulls) if pulls else math.nan
-        return PlanRow(label, epsilon, total, total, named, wrong, worse, width)
+        shares, limit = test.shares(pulls), self.participants or total
+        received = float(np.minimum(limit * shares.lengths + wait, limit).mean())
+        return PlanRow(
+            label, epsilon, median, total, shares.right, shares.wrong,
+            received * (self.arms - 1) / self.arms, test.width(pulls) if pulls else math.nan,
+        )  # fmt: skip
 
     def simulated_row(self, policy: Policy, usual: float) -> PlanRow:
         """Simulate trials until 90 % of them name an arm.
@@ -459,10 +470,15 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
     row, classic = rows[0], rows[-1]
     text = f"A classic test of fixed size without privacy takes {classic.high:,.0f} participants."
     for even in (each for each in rows if each.label == EVEN_POLICY):
+        tests = "one exact one-sided test at the end"
+        if trial.looks > 1:
+            tests = (
+                f"an exact one-sided test at each of {trial.looks} looks (half of the trials end "
+                f"by {even.median:,.0f})"
+            )
         text += (
             f" At epsilon {even.epsilon:g} dp-even takes {even.high:,.0f}, fixed in advance, with "
-            "one exact one-sided test at the end, which unlike the classic one needs no correction "
-            "for pairs."
+            f"{tests}, which unlike the classic one needs no correction for pairs."
         )
         if trial.participants is None:
             text += (
