@@ -38,12 +38,15 @@ def check_targeting(targeting: Mapping[str, Any], arms: Sequence[str]) -> None:
 
 
 def takes_part(targeting: Mapping[str, Any] | None, attributes: Attributes | None) -> bool:
-    """Whether every attribute of the targeting has one of its values."""
+    """Whether every attribute of the targeting has one of its values: 1 is 1.0, not true."""
     if targeting is None:
         return True
     known = attributes or {}
     return all(
-        any(type(known.get(name)) is type(value) and known[name] == value for value in allowed)
+        any(
+            known.get(name) == value and isinstance(known[name], bool) is isinstance(value, bool)
+            for value in allowed
+        )
         for name, allowed in targeting["attributes"].items()
     )
 

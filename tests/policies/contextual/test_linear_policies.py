@@ -434,7 +434,7 @@ def test_coefficients_are_estimated_with_intervals_that_hold() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_means_of_arms_are_not_estimated(name: str) -> None:
     agent = make(name).agent(seed=1)
-    with pytest.raises(EstimateError, match=r"a mean depends on the features.*agent.coefficients"):
+    with pytest.raises(EstimateError, match=r"a mean depends on the features.*with-values around"):
         agent.estimates()
     if name != "dp-linucb":
         with pytest.raises(EstimateError, match="offers no intervals of coefficients"):
@@ -504,7 +504,7 @@ def test_a_catalogue_is_given_once() -> None:
         assert first.arm == second.arm
         once.tell(first, float(t % 2))
         each.tell(second, float(t % 2))
-    with pytest.raises(ContextError, match="call ask"):
+    with pytest.raises(ContextError, match="leave them out"):
         once.ask(rows)
     with pytest.raises(ParameterError, match="disjoint"):
         make("linucb", catalogue=rows, disjoint=True, **shape)

@@ -92,6 +92,16 @@ def test_a_clone_has_the_live_arms_and_learns_anew(client: TestClient) -> None:
     assert client.post("/v1/experiments/none/clone", json={"name": "x"}).status_code == 404
 
 
+def test_a_clone_has_what_was_changed(client: TestClient) -> None:
+    rail = {"metric": "seconds", "epsilon": 1.0, "range": [0, 30], "limit": 4, "serve": "plain"}
+    create(client, default_reward=0.0, shares={"map": 0.1}, guardrails=[{**rail, "missing": 2}])
+    changes = {"guardrail_limits": {"seconds": 6}, "shares": {"friendly": 0.3}, "retention": 1e6}
+    client.patch(URL, json=changes)
+    again = client.post(f"{URL}/clone", json={"name": "again"}).json()
+    assert again["guardrails"][0]["limit"] == 6.0
+    assert (again["shares"], again["retention"]) == ({"friendly": 0.3}, 1e6)
+
+
 def latest_schema() -> str:
     files = Path(schema.__file__).with_name("migrations") / "versions"
     return max(file.name[:4] for file in files.glob("0*.py"))

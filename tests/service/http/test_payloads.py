@@ -44,6 +44,22 @@ JUNK = st.recursive(
 )
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("populations/us/charges", {"epsilon": 1.0, "request_id": "q"}, "body.release"),
+        ("experiments", {**SHOP, "held_out": {"share": 5.0, "arm": "map"}}, "body.held_out.share"),
+    ],
+)
+def test_an_error_names_the_field(
+    open_service: Callable[..., Service], path: str, body: dict[str, Any], field: str
+) -> None:
+    client = TestClient(create_app(open_service(), keys=False), base_url="http://localhost")
+    answer = client.post(f"/v1/{path}", json=body)
+    assert answer.status_code == 422
+    assert field in answer.json()["detail"]
+
+
 def resolved(schema: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
     while "$ref" in schema:
         schema = whole["components"]["schemas"][schema["$ref"].rpartition("/")[2]]

@@ -48,6 +48,12 @@ def test_who_takes_part(attributes: dict[str, Any] | None, part: bool) -> None:
     assert takes_part(None, attributes)
 
 
+def test_numbers_match_however_json_writes_them() -> None:
+    targeting = {"attributes": {"size": [1, 2.5, 4.0]}, "otherwise": "plain"}
+    for size, part in ((1, True), (1.0, True), (4, True), (2.5, True), (True, False), ("1", False)):
+        assert takes_part(targeting, {"size": size}) is part, size
+
+
 def test_others_get_one_arm_and_are_not_learned_from(client: TestClient) -> None:
     create(client, targeting=FRANCE, default_reward=0.0)
     inside = {"country": "FR", "beta": True}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
+import http.client
 import ipaddress
 import json
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,6 +210,54 @@ def test_an_operator_allows_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", both)
     with pytest.raises(AddressRefusedError):
         webhooks.checked_address("https://example.org/", allowed)
+
+
+def certificate(folder: Path) -> Path:
+    """A file with a key of 127.0.0.1, and a certificate that it signed itself."""
+    pytest.importorskip("cryptography")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    begins = datetime(2020, 1, 1, tzinfo=UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, begins, begins.replace(2100))
+    signed = made.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    file = folder / "server.pem"
+    file.write_bytes(key.private_bytes(pem, *form) + signed.public_bytes(pem))
+    return file
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_slow_answer_ends_at_the_deadline(
+    secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer comes after two seconds in which something always comes."""
+    file = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    monkeypatch.setattr(webhooks, "_WHOLE_SECONDS", 0.5)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(file)
+
+    def answer(listener: socket.socket) -> None:
+        connection = listener.accept()[0]
+        with contextlib.suppress(OSError):
+            stream = context.wrap_socket(connection, server_side=True) if secure else connection
+            for _ in range(40):
+                stream.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                time.sleep(0.05)
+            stream.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        url = f"http{'s' * secure}://127.0.0.1:{listener.getsockname()[1]}/"
+        with pytest.raises((OSError, http.client.HTTPException)):
+            webhooks.deliver(url, SECRET, b"{}", 0.0, [ipaddress.ip_network("127.0.0.0/8")])
 
 
 @pytest.mark.parametrize(

@@ -191,8 +191,8 @@ class RememberingPolicy(batched.GrowingBatchPolicy):
     def _refuse_estimates(self) -> NoReturn:
         raise EstimateError(
             f"{self.name} offers no estimates and names no winner with memory = {self.memory!r}: "
-            "its means may change, so there is no single mean to estimate. agent.status() says how "
-            "often it started again; for estimates use memory=None"
+            "its means may change, so there is no single mean to estimate; for estimates use "
+            "memory=None"
         )
 
     @property

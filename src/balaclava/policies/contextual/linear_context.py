@@ -177,12 +177,12 @@ class ContextualPolicy(BoundedPolicy):
         if self.catalogue is not None:
             if context is not None and context is not self.catalogue:
                 raise ContextError(
-                    f"the features of the arms are those of the catalogue of {self.name}; call "
-                    "ask() without a context"
+                    f"the features of the arms are those of the catalogue of {self.name}; "
+                    "leave them out"
                 )
             return self.catalogue
         shape = (self.features,) if self.disjoint else (self.arms, self.features)
-        needed = f"give {self.name} features of shape {shape}: ask(features)"
+        needed = f"give {self.name} features of shape {shape}"
         if self.feature_names is not None:
             needed += ", or a mapping from " + ", ".join(self.feature_names)
         if context is None:
@@ -246,8 +246,8 @@ class ContextualPolicy(BoundedPolicy):
 
     def require_estimates(self, failure: float) -> Estimation:
         raise EstimateError(
-            f"{self.name} has no means of arms: a mean depends on the features. Call "
-            "agent.coefficients() with dp-linucb for the coefficients, with intervals"
+            f"{self.name} has no means of arms: a mean depends on the features. To compare the "
+            "rule with fixed arms, use with-values around dp-kernel-ucb or dp-linucb"
         )
 
     def coefficient_estimates(

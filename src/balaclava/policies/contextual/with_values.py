@@ -443,8 +443,8 @@ class WithValues(Policy):
 
     def require_estimates(self, failure: float) -> Estimation:
         raise EstimateError(
-            f"{self.name} has no means of arms: a mean depends on the features. Call "
-            "agent.values() for the values of the rule and of fixed arms, with intervals"
+            f"{self.name} has no means of arms: a mean depends on the features. See "
+            "its values: those of the rule and of fixed arms, with intervals"
         )
 
     def faults(self, state: Any, decisions: int) -> Iterator[str]:

@@ -365,12 +365,13 @@ class ServedExperiment:
         return before != (self.arms, roster.retired, roster.shares)
 
     def clone(self, changes: Mapping[str, Any]) -> ExperimentDefinition:
-        """The definition of an experiment like this one, with its live arms, and changes."""
+        """The definition of an experiment like this one is now, with its live arms, and changes."""
         arms = [self.arms[arm] for arm in sorted(self.offered(None))]
-        shares = self.definition.shares or {}
+        rails = self.guardrails.limited(self.settings.guardrail_limits)
         fields = asdict(self.definition) | {
             "arms": arms,
-            "shares": {arm: shares[arm] for arm in arms if arm in shares} or None,
+            "shares": {arm: self.shares[arm] for arm in arms if arm in self.shares} or None,
+            "guardrails": [rail._asdict() for rail in rails],
             "owner": self.owner,
             "purpose": self.purpose,
             "retention": self.settings.retention or self.definition.retention,

@@ -350,33 +350,12 @@ class DecisionProblemOut(ProblemOut):
 
 # Names that an error may repeat. An unknown key could be a participant's name.
 FIELD_NAMES = {
-    name
-    for payload in (
-        ExperimentIn,
-        GuardrailIn,
-        TargetingIn,
-        ExperimentChangesIn,
-        CloneIn,
-        FinishIn,
-        DecisionsIn,
-        DecisionRewardIn,
-        PersonIn,
-        PopulationIn,
-        KeyIn,
-        WebhookIn,
-    )
-    for name in payload.model_fields
-} | {
-    "confidence",
-    "smallest_difference",
-    "participants",
-    "points",
-    "after",
-    "limit",
-    "format",
-    "since",
-    "until",
-    "body",
-    "query",
-    "path",
+    *("confidence", "smallest_difference", "participants", "points", "after", "limit"),
+    *("format", "since", "until", "body", "query", "path"),
+    *(
+        name
+        for known, payload in list(globals().items())
+        if isinstance(payload, type) and issubclass(payload, Payload) and known.endswith("In")
+        for name in payload.model_fields
+    ),
 }

@@ -109,15 +109,15 @@ def deliver(url: str, secret: str, body: bytes, now: float, allowed: Iterable[Ne
     address, port, host = checked_address(url, allowed)
     parts = urlsplit(url)
     raw = socket.create_connection((address, port), timeout=_CONNECT_SECONDS)
-    deadline = threading.Timer(_WHOLE_SECONDS, lambda: raw.shutdown(socket.SHUT_RDWR))
+    same = raw.dup()  # TLS takes `raw` over: only a copy can still end the connection
+    deadline = threading.Timer(_WHOLE_SECONDS, _end, [same])
     deadline.daemon = True
     deadline.start()
+    connection = http.client.HTTPConnection(host, port)
+    connection.sock = raw
     try:
-        stream = raw
         if parts.scheme == "https":
-            stream = ssl.create_default_context().wrap_socket(raw, server_hostname=host)
-        connection = http.client.HTTPConnection(host, port)
-        connection.sock = stream
+            connection.sock = ssl.create_default_context().wrap_socket(raw, server_hostname=host)
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"balaclava/{balaclava.__version__}",
@@ -130,7 +130,14 @@ def deliver(url: str, secret: str, body: bytes, now: float, allowed: Iterable[Ne
     finally:
         deadline.cancel()
         with contextlib.suppress(OSError):
-            raw.close()
+            connection.close()
+        same.close()
+
+
+def _end(connection: socket.socket) -> None:
+    """Make every read and write of a connection fail, if it is still open."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 # Jobs of the writer
