@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 import balaclava as bl
+from balaclava.auditing.replay.amplified_states import amplified_fault
 from balaclava.auditing.replay.recorded_run import record, replay_all
 from balaclava.auditing.scenario import Neighbour, plain_scenario
 from balaclava.authoring import Epsilon, PrivateBoundedPolicy, begin_tally, learn_tally
@@ -94,3 +95,39 @@ def test_a_finished_trial_releases_unfinished_batches_as_an_agent_does():
     ((_, outcome),) = replay_all(policy, run, [Neighbour(3, 0.0)])
     assert [move.distance for move in outcome.moves] == [1.0]
     assert outcome.fault == ""
+
+
+def test_an_enlarged_difference_that_changes_a_query_is_a_fault():
+    policy, rewards = DrawsOnceMore(arms=2, epsilon=1.0), np.zeros((20, 2))
+    rewards[0, 0] = 1.0
+    run = record(policy, plain_scenario(policy, rewards), seed=0)
+    found = amplified_fault(policy, run, Neighbour(0, 0.0))
+    assert found == "in round 20 it queried random, which it did not query on the other stream"
+
+
+RUNS = []  # which a policy must not remember
+
+
+@bl.kernel
+def draw_in_the_second_run(params, state, t, arm, reward, phase, rng):
+    if t == 1:
+        RUNS.append(t)
+    if t == 5 and len(RUNS) > 1:
+        rng.random()
+
+
+class RemembersRuns(PrivateBoundedPolicy):
+    """Keeps something outside its state, so no two of its runs agree."""
+
+    name = "remembers-runs"
+    epsilon: Epsilon
+    kernels = bl.Kernels(begin_tally, in_turn, draw_in_the_second_run)
+
+
+def test_a_policy_that_no_second_run_repeats_is_at_fault():
+    policy = RemembersRuns(arms=2, epsilon=1.0)
+    RUNS.clear()
+    run = record(policy, plain_scenario(policy, np.zeros((20, 2))), seed=0)
+    found = [outcome.fault for _, outcome in replay_all(policy, run, [Neighbour(9, 1.0)])]
+    assert len(found) == 1
+    assert "keep what the policy remembers in its state" in found[0]

@@ -49,6 +49,12 @@ def fixed_size(params, state, arm):
     return SIZE
 
 
+def size_of_open_sum(params, state, arm):
+    """One decision more if the raw sum of the arm's batch that still waits is large."""
+    row = pools.ring_row(state.pools, state.pools.number[arm])
+    return SIZE + int(state.pools.sums[arm, row] > 1.5)
+
+
 @bl.kernel
 def once(params, state, arm, row, rng):
     released = laplace_release(rng, state.pools.sums[arm, row], 1.0, params.epsilon)
@@ -179,6 +185,10 @@ def with_changes(name, mistake, kernels, **options):
 
 
 TRIALS = [
+    trial(
+        "size-of-open-sum", "the next batch is longer after a large raw sum",
+        pooled(size=size_of_open_sum),
+    ),
     with_changes("raw-among-few", "raw if few are available", pooled(raw_among_few), arms=3),
     with_changes("newcomer-by-raw-sums", "a batch by raw sums", pooled(size=by_raw_sums)),
     with_changes("first-arms-only", "more than parts", pooled(release=a_release_for_each_arm)),
@@ -194,6 +204,11 @@ TRIALS = [
 ]  # fmt: skip
 WITH_CHANGES = [row.name for row in TRIALS if not row.by_replay]
 PROPER_TRIALS = [
+    trial(
+        "size-of-open-sum",
+        "the next batch is longer after a large raw sum",
+        pooled(size=size_of_open_sum),
+    ),
     trial("pooled", "a batch is released once", pooled()),
     trial("pooled-three", "with three arms", pooled(), arms=3),
 ]

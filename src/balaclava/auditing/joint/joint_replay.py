@@ -20,9 +20,11 @@ from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
 from balaclava.auditing.replay.recorded_run import (
     DIFFERENT_DECISION,
     DIFFERENT_DISPLAY,
+    DIVERGES,
     FAILS_HERE,
     FAILS_THERE,
     FEWER_QUERIES,
+    IRREPRODUCIBLE,
     RecordedRun,
     ReplayOutcome,
     ScenarioRunner,
@@ -211,9 +213,14 @@ def replay_joint(
             yield neighbour, _replay_others(other, copy_state(state), run, branch, i)
         if not waiting or run.failure_in(i):
             return
-        runner.choose(state, i, replayer)
-        runner.apply_events(state, i, run.decisions, replayer)
-        state = runner.end_round(state, i, run.decisions, replayer)
+        try:
+            runner.choose(state, i, replayer)
+            runner.apply_events(state, i, run.decisions, replayer)
+            state = runner.end_round(state, i, run.decisions, replayer)
+        except Exception as error:
+            outcome = ReplayOutcome([], IRREPRODUCIBLE.format(runner.failure(error)))
+            yield from ((neighbour, outcome) for neighbour in waiting)
+            return
 
 
 def _replay_others(
@@ -234,7 +241,7 @@ def _replay_others(
             runner.apply_events(state, i, decisions, replayer)
             state = runner.end_round(state, i, decisions, replayer)
         except Divergence as divergence:
-            return ReplayOutcome(replayer.moves, f"in round {t} {divergence}")
+            return ReplayOutcome(replayer.moves, DIVERGES.format(t, divergence))
         except Exception as error:
             if runner.failure(error) == failure:
                 break

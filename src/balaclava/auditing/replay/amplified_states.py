@@ -9,10 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from balaclava.auditing.replay.recorded_run import RecordedRun, ScenarioRunner
+from balaclava.auditing.replay.recorded_run import (
+    DIVERGES,
+    FAILS_HERE,
+    RecordedRun,
+    ScenarioRunner,
+)
 from balaclava.auditing.scenario import Neighbour
 from balaclava.auditing.state_copies import arrays_of, copy_state
-from balaclava.auditing.tape import Replayer
+from balaclava.auditing.tape import Divergence, Replayer
 from balaclava.policies.base import Policy
 
 AMPLIFIED_DECISION = (
@@ -25,7 +30,7 @@ _PLACES = 3  # releases after which the state is enlarged
 
 
 def amplified_fault(policy: Policy, run: RecordedRun, neighbour: Neighbour) -> str:
-    """The first decision that an enlarged difference changes, or ""."""
+    """How the neighbour's run differs, or a decision that the enlargement changes, or \"\"."""
     runner = ScenarioRunner(policy, run.scenario)
     if run.scenario.restore_rounds or run.failure:
         return ""
@@ -33,10 +38,15 @@ def amplified_fault(policy: Policy, run: RecordedRun, neighbour: Neighbour) -> s
     replayers = [Replayer(run.tape, 0, any_terms=True, note_moves=False) for _ in states]
     changed = places = 0
     for i in range(run.scenario.rounds):
-        for side, (state, replayer) in enumerate(zip(states, replayers, strict=True)):
-            runner.choose(state, i, replayer)
-            other = neighbour if side else None
-            runner.apply_events(state, i, run.decisions, replayer, other)
+        try:
+            for side, (state, replayer) in enumerate(zip(states, replayers, strict=True)):
+                runner.choose(state, i, replayer)
+                other = neighbour if side else None
+                runner.apply_events(state, i, run.decisions, replayer, other)
+        except Divergence as divergence:
+            return DIVERGES.format(run.scenario.times[i], divergence)
+        except Exception as error:
+            return FAILS_HERE.format(run.scenario.times[i], type(error).__name__)
         changed += neighbour.slot + 1 in run.scenario.events(i)
         if changed and i in run.release_rounds:
             for sign in (1.0, -1.0):

@@ -26,6 +26,11 @@ FEWER_QUERIES = (
     "in round {} it made fewer queries to the randomness; look for what depends on a reward "
     "without noise, as the length of a batch or whether a sum is released"
 )
+DIVERGES = "in round {} {}"
+IRREPRODUCIBLE = (
+    "a second run with the same rewards and answers differs ({}): keep what the policy remembers "
+    "in its state"
+)
 FAILS_HERE = "in round {} it fails with {}, and not on the other stream"
 FAILS_THERE = "in round {} it does not fail, as on the other stream: {}"
 DIFFERENT_DISPLAY = (
@@ -231,7 +236,7 @@ def replay_all(
 ) -> Iterator[tuple[Neighbour, ReplayOutcome]]:
     """Replay each neighbour with the recorded answer to every query."""
     runner, replayer = ScenarioRunner(policy, run.scenario), Replayer(run.tape, 0)
-    state = runner.begin()
+    state, fault = runner.begin(), ""
     waiting = defaultdict(list)
     for neighbour in neighbours:
         waiting[neighbour.slot].append(neighbour)
@@ -250,9 +255,9 @@ def replay_all(
                 return
     except Exception as error:
         if run.failure != runner.failure(error):
-            raise
+            fault = IRREPRODUCIBLE.format(runner.failure(error))
     for neighbour in (neighbour for late in waiting.values() for neighbour in late):
-        yield neighbour, ReplayOutcome()  # its reward was never told
+        yield neighbour, ReplayOutcome([], fault)  # without a fault its reward was never told
 
 
 def replay_one(
@@ -282,7 +287,7 @@ def replay_one(
         except Divergence as divergence:
             if failure and replayer.position == len(run.tape):  # a query where the other failed
                 return ReplayOutcome(replayer.moves, FAILS_THERE.format(t, failure), i, "")
-            return ReplayOutcome(replayer.moves, f"in round {t} {divergence}")
+            return ReplayOutcome(replayer.moves, DIVERGES.format(t, divergence))
         except Exception as error:
             if (seen := runner.failure(error)) == failure:
                 break
