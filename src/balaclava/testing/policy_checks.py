@@ -13,8 +13,10 @@ from balaclava.agents.decisions import Decision
 from balaclava.agents.restoring import restore
 from balaclava.auditing.enumeration.exhaustive_audit import audit_exhaustively
 from balaclava.auditing.enumeration.small_worlds import with_parameters
+from balaclava.auditing.state_copies import copy_state
 from balaclava.errors import DecisionError, ParameterError, RewardError
 from balaclava.policies.base import POLICIES, Policy
+from balaclava.policies.leased_policy import LeasedPolicy
 from balaclava.privacy.guarantee import Guarantee
 from balaclava.privacy.mechanisms.base import declared_mechanism
 from balaclava.privacy.randomness import seeded
@@ -96,6 +98,25 @@ def decides_within_its_arms(policy: Policy) -> None:
         require(policy, valid, f"the propensity of decision {t} is {p}")
         require(policy, 0 <= decision.arm < policy.arms, f"decision {t} is arm {decision.arm}")
         require(policy, decision.phase >= -1, f"decision {t} has phase {decision.phase}")
+
+
+def knows_its_propensities(policy: Policy) -> None:
+    """A decision with propensity 1 would be the same with other random numbers."""
+    agent = policy.agent(seed=POLICY_SEED)
+    runner, rewards = agent._runner, reward_source(policy)
+    if isinstance(policy, LeasedPolicy):
+        return  # its propensity is given the decider, which is drawn
+    for t in range(1, CHECK_ROUNDS + 1):
+        before, context = copy_state(runner.state), policy.practice_context
+        decision = agent.ask(context)
+        if decision.propensity == 1.0:
+            again = policy.kernels.choose(runner.params, before, t, context, seeded(POLICY_SEED, t))
+            require(
+                policy, again[0] == decision.arm,
+                f"decision {t} has propensity 1, but other random numbers choose another arm; let "
+                "`propensity` return None, or the arm's chance",
+            )  # fmt: skip
+        agent.tell(decision, rewards(decision))
 
 
 def works_without_a_seed(policy: Policy) -> None:
@@ -464,6 +485,7 @@ POLICY_CHECKS: list[Callable[[Policy], None]] = [
     describes_itself,
     refuses_bad_parameters,
     decides_within_its_arms,
+    knows_its_propensities,
     works_without_a_seed,
     repeats_with_the_seed,
     does_not_depend_on_workers,

@@ -30,7 +30,7 @@ _PLACES = 3  # releases after which the state is enlarged
 
 
 def amplified_fault(policy: Policy, run: RecordedRun, neighbour: Neighbour) -> str:
-    """How the neighbour's run differs, or a decision that the enlargement changes, or \"\"."""
+    """How the neighbour's run differs, or a decision that the enlargement changes, or ""."""
     runner = ScenarioRunner(policy, run.scenario)
     if run.scenario.restore_rounds or run.failure:
         return ""
