@@ -88,6 +88,20 @@ def test_a_bound_is_tight_from_four_fifths_of_the_claim_on(low, tight, text):
     assert found.to_dict()["epsilon_lower"] == low
 
 
+def test_a_bound_above_the_claim_is_not_called_consistent():
+    above = dataclasses.replace(games(1.2), claimed=1.0)
+    words = "above the claim, below the threshold for violated (an error of 1 in 10,000): epsilon"
+    assert str(above).startswith(words)
+    for low, claimed in ((0.9, 1.0), (0.1, 0.0)):  # 0: nothing is claimed
+        inside = dataclasses.replace(games(low), claimed=claimed)
+        assert str(inside).startswith("consistent: epsilon is at least")
+
+
+def test_only_a_consistent_report_speaks_of_tightness():
+    unproved = dataclasses.replace(REPLAY, verdict="unproved")
+    assert "tightness" not in str(report(replay=unproved, statistical=games(0.9)))
+
+
 def test_a_refuted_claim_has_no_tightness_and_bets_have_none():
     assert "tightness" not in str(report(statistical=games(1.01, "violated")))
     assert "tightness" in str(report(statistical=games(1.0)))

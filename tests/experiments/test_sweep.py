@@ -723,7 +723,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = invoke("simulate", other, "--out", out)
     assert answer.exit_code == 2
     assert "another sweep" in answer.stderr
-    assert "the file has other parameters, another seed or another device for " in answer.stderr
+    assert (
+        "the file has other parameters, another seed, another device or edited code for "
+        in answer.stderr
+    )
     assert "lacks" not in answer.stderr
     assert (out / "summary.txt").read_text(encoding="utf-8") == summary
 

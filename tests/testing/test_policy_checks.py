@@ -13,6 +13,7 @@ from balaclava.testing import ConformanceError, check_policy
 from balaclava.testing.conformance import share_of_best
 from balaclava.testing.policy_checks import (
     keeps_its_claim_in_small_worlds,
+    knows_its_propensities,
     learns_without_some_rewards,
     works_without_a_seed,
 )
@@ -145,3 +146,41 @@ def test_noise_of_lost_rewards_is_drawn_by_mechanisms():
     with pytest.raises(PrivacyError, match="laplace"):
         works_without_a_seed(raw)
     works_without_a_seed(PROVED_CONTROLS["honest"].policy)
+
+
+@bl.kernel
+def choose_or_draw(params, state, t, context, rng):
+    """The rule draws the arm of a batch itself, and the frame does not know."""
+    arm, phase = CHOOSE(params, state, t, context, rng)
+    return (int(rng.random() * params.arms), phase) if t % 7 == 6 else (arm, phase)
+
+
+CHOOSE = bl.policy("dp-klucb", arms=2, epsilon=1.0).kernels.choose
+
+
+class Drawing(type(bl.policy("dp-klucb", arms=2, epsilon=1.0))):
+    """As dp-klucb; some arms are drawn."""
+
+    name = "drawing"
+    kernels = bl.policy("dp-klucb", arms=2, epsilon=1.0).kernels._replace(choose=choose_or_draw)
+
+
+class Silent(Drawing):
+    """The same, and it says that it does not know."""
+
+    name = "silent"
+
+    def propensity(self, state, arm):
+        return None
+
+
+def test_a_draw_that_the_propensity_does_not_count_is_found():
+    with pytest.raises(ConformanceError, match="has propensity 1, but other random numbers"):
+        knows_its_propensities(Drawing(arms=2, epsilon=1.0))
+    knows_its_propensities(Silent(arms=2, epsilon=1.0))
+    knows_its_propensities(bl.policy("dp-klucb", arms=2, epsilon=1.0))
+    half = bl.policy(
+        "prae-raw", arms=3, epsilon=1.0, horizon=600, moment_order=2, moment_bound=3.2,
+        threshold=20, first_phase="half-greedy",
+    )  # fmt: skip
+    knows_its_propensities(half)

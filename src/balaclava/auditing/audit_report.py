@@ -111,8 +111,8 @@ class AuditReport:
         return "\n".join([*lines, *(f"note:        {note}" for note in self.notes)])
 
     def _tightness(self) -> str:
-        """How close the lower bound is to the claim; "" if the claim is refuted."""
-        if not isinstance(self.statistical, StatisticalAudit) or not self.claimed.private:
+        """How close the lower bound is to the claim; "" unless the verdict is "consistent"."""
+        if not isinstance(self.statistical, StatisticalAudit) or self.verdict != "consistent":
             return ""
         if self.epsilon_lower > self.claimed.epsilon:
             return ""

@@ -359,7 +359,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> str:
     changed = [name for name in gone if name in added]
     sentences = []
     for cells, verb in (
-        (changed, "has other parameters, another seed or another device for"),
+        (changed, "has other parameters, another seed, another device or edited code for"),
         ([name for name in gone if name not in changed], "lacks"),
         ([name for name in added if name not in changed], "adds"),
     ):

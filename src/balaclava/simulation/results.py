@@ -164,6 +164,7 @@ class Results:
 
         Returns:
             The quantiles, each with the two runs between which it lies with 95 % confidence.
+            That of 99 % needs 368 runs; with fewer there is none.
         """
         from balaclava.simulation.analysis.regret_tails import regret_quantiles
 

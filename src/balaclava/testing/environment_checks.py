@@ -81,7 +81,12 @@ def keeps_streams_in_step(environment: Environment) -> None:
             environment.scene.renew(scene, t, context_rng)
             environment.draw(scene, t, arm, rng)
         ends.add(rng.random())
-    require(environment, len(ends) == 1, "the arms consume different random numbers")
+    require(
+        environment,
+        len(ends) == 1,
+        "the arms consume different random numbers; draw one "
+        "uniform and invert the distribution function, or draw the same numbers for every arm",
+    )
 
 
 def independent_rounds_are_equal(environment: Environment) -> None:

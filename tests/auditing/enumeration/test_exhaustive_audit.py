@@ -105,7 +105,8 @@ def test_a_violator_has_its_exact_epsilon(name):
     found = audit_exhaustively(VIOLATORS[name].policy, games=False)
     assert found.verdict in ("unproved", "violated")
     assert found.epsilon == pytest.approx(EXACT[name], rel=0.005)
-    assert "claimed 1: the reward of round" in found.reason
+    assert "claimed 1: the decisions " in found.reason
+    assert "(arms in order) reveal the reward of round" in found.reason
 
 
 @pytest.mark.parametrize("name", SEEN)

@@ -254,8 +254,8 @@ class SmallWorld:
         named = "delta" if claim.delta else "epsilon"
         limit = claim.delta if claim.delta else claim.epsilon
         return (
-            f"exact {named} {exact}, claimed {rounded_up(limit, '.4g')}: the reward of round "
-            f"{worst.slot + 1} shows where the arms are {arms}"
+            f"exact {named} {exact}, claimed {rounded_up(limit, '.4g')}: the decisions {arms} "
+            f"(arms in order) reveal the reward of round {worst.slot + 1}"
         )
 
     def decisions(self) -> list[tuple[int, int]]:

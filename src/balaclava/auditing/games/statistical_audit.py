@@ -34,10 +34,17 @@ class StatisticalAudit:
     games: int
     event: str
     place: int
+    claimed: float = math.inf
 
     def __str__(self) -> str:
+        words = self.verdict
+        if words == "consistent" and self.epsilon_lower > self.claimed > 0.0:
+            words = (
+                "above the claim, below the threshold for violated (an error of 1 in "
+                f"{1 / VIOLATION_ERROR:,.0f})"
+            )
         return (
-            f"{self.verdict}: epsilon is at least "
+            f"{words}: epsilon is at least "
             f"{rounded_down(self.epsilon_lower, '.3f')} with confidence {self.confidence:g} "
             f"({self.games:,} games; round {self.place} differs; event: {self.event})"
         )
@@ -93,6 +100,7 @@ def measure(
         games=4 * half,
         event=str(attack.event),
         place=attack.place,
+        claimed=epsilon,
     )
 
 

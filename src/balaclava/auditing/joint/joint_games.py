@@ -117,4 +117,5 @@ def audit_joint_games(
         games=certain.games + measured.games,
         event="of the decisions of all others",
         place=games.participant.slot + 1,
+        claimed=claim.epsilon,
     )

@@ -53,6 +53,7 @@ def audit_reports(
         games=4 * half,
         event=f"the report is {event}",
         place=1,
+        claimed=epsilon,
     )
 
 

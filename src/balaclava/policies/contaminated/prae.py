@@ -239,6 +239,12 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
     threshold: Threshold | None = None
     first_phase: Annotated[FirstPhase, declared.Range(meaning="arm of smaller batches")] = "uniform"
 
+    def propensity(self, state: Any, arm: int) -> float | None:
+        """None in a half-greedy first phase: the draw of a batch's arm has no recorded chance."""
+        first = state.size[0] < self.constants().threshold
+        half = self.first_phase == "half-greedy"
+        return None if first and half else super().propensity(state, arm)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         failure_or_inverse_horizon(self)
