@@ -11,7 +11,7 @@ export interface Decision {
   learns: boolean;
   /** Local policies only: the device needs it to report. */
   level?: number;
-  /** Of a sticky answer: the person's first decision for this arm, while it is stored. */
+  /** Of a sticky answer: the person's first decision for this arm, or for one that was retired. */
   first_decision_id?: string;
   /** Experiments with two aggregators only: the device needs it to share. */
   ticket?: string;

@@ -73,6 +73,35 @@ def test_the_answer_names_the_decision_whose_reward_counts(
     assert last["first_decision_id"] == first["decision_id"]
 
 
+def test_a_late_purchase_after_a_retirement_counts_for_the_first_decision(
+    open_service: Callable[..., Service],
+) -> None:
+    service = open_service()
+    client = client_of(service)
+    create(client, **WINDOWS | {"default_reward": None}, settle="arrival")
+    (first,) = decide(client, person="ann", sticky=True)
+    for retired in range(1, 3):  # the arm that replaces it may be retired, too
+        (before,) = decide(client, person="ann", sticky=True)
+        assert before["first_decision_id"] == first["decision_id"]
+        client.patch("/v1/experiments/shop", json={"retire_arms": [before["label"]]})
+        made = decide(client, person="ann", sticky=True, count=2)
+        assert {each["label"] for each in made} != {before["label"]}
+        assert {each["first_decision_id"] for each in made} == {first["decision_id"]}
+        assert decide(client, person="ann", sticky=True)[0]["label"] == made[0]["label"]
+        assert not any(each["learns"] for each in made)
+        assert service.committed("shop").counters.rewarded == 0, retired
+    reward(client, made[0], 1.0)
+    assert service.committed("shop").counters.rewarded == 0
+    reward(client, {"decision_id": made[0]["first_decision_id"]}, 1.0)
+    assert service.committed("shop").counters.rewarded == 1
+    flag = client.post(
+        "/ofrep/v1/evaluate/flags/shop", json={"context": {"targetingKey": "ann"}}
+    ).json()
+    assert flag["variant"] == made[0]["label"]
+    assert flag["metadata"]["decision_id"] == first["decision_id"]
+    assert "propensity" not in flag["metadata"]  # that of the first decision, for another arm
+
+
 def test_a_repeated_answer_has_the_level_for_the_first_report(
     open_service: Callable[..., Service],
 ) -> None:

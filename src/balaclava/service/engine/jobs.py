@@ -215,8 +215,10 @@ class MakeDecisions(WriteJob):
             learning = min(learning, 1) if known.arm is None else 0
             rows = experiment.decide_for(known.arm, count, learning, offer)
             if known.arm is None or known.arm in experiment.retired:
-                person = person._replace(arm=rows[0]["arm"], decision=rows[0]["id"])
-                work.first_decisions[rows[0]["id"]] = rows[0]
+                if known.decision is None:
+                    work.first_decisions[rows[0]["id"]] = rows[0]
+                first = known.decision or rows[0]["id"]  # of a retired arm: it alone learns
+                person = person._replace(arm=rows[0]["arm"], decision=first)
         if offer.batches is not None:
             learning = sum(row["learns"] for row in rows)
         person = person._replace(decisions=known.decisions + learning)
@@ -242,12 +244,14 @@ def decisions_json(
 ) -> str:
     """The JSON of `DecisionsOut`, formatted by hand for speed.
 
-    Decisions that repeat the person's `first` sticky one also say what its reward needs.
+    Decisions that repeat the person's `first` sticky one, or follow it after its arm was retired,
+    also say what its reward needs.
     """
     answers = []
+    gone = first is not None and first["arm"] in experiment.retired
     for row in rows:
         arm, chance = row["arm"], row.get("propensity")
-        repeats = first is not None and first["arm"] == arm
+        repeats = first is not None and (gone or first["arm"] == arm)
         learning = first if first is not None and repeats else row
         level = learning.get("level")
         answer = f'"decision_id":"{row["id"]}","arm":{arm},"label":{experiment.labels[arm]}'

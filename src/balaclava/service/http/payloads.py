@@ -224,8 +224,8 @@ class DecisionOut(Payload):
     ticket: str | None = Field(None, description="for the aggregators, of an experiment with two")
     first_decision_id: str | None = Field(
         None,
-        description="of a sticky answer: the person's first decision for this arm, while it is "
-        "stored. Send the reward to it; level and ticket are its own",
+        description="of a sticky answer: the person's first decision for this arm, or for one that "
+        "was retired, while it is stored. Send the reward to it; level and ticket are its own",
     )
 
 

@@ -201,8 +201,11 @@ def _flag(
         return {"key": key, "reason": reason, "metadata": {"exposed": False}}
     metadata: dict[str, Any] = {"exposed": True}
     if decision is not None:
-        metadata |= {"decision_id": decision["id"], "learns": bool(decision["learns"])}
-        optional = {name: decision[name] for name in ("propensity", "level")}
+        same = decision["arm"] == arm  # otherwise it is the first one, whose arm was retired
+        metadata |= {"decision_id": decision["id"], "learns": same and bool(decision["learns"])}
+        optional = {"level": decision["level"]}
+        if same:
+            optional["propensity"] = decision["propensity"]
         metadata |= {name: value for name, value in optional.items() if value is not None}
     return flag_value(key, labels, arm, "SPLIT", metadata)
 
