@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from balaclava.advice.log import data_alarms
 from balaclava.advice.log.feature_columns import FeatureColumns
+from balaclava.advice.log.log_reading import summarise_log
 
 
 def test_an_even_split_is_rarely_called_broken() -> None:
@@ -20,6 +23,21 @@ def test_an_even_split_is_rarely_called_broken() -> None:
     (sentence,) = data_alarms.split_alarm({"a": 50_000, "b": 54_000, "c": 50_000})
     assert "54,000 rows of 'b' and 50,000 of 'a'" in sentence
     assert "sample-ratio mismatch" in sentence
+
+
+def test_labels_that_differ_by_case_or_spaces_are_named() -> None:
+    labels = ["Photo", "plain", "photo", "two words", "Two  words", "words two"]
+    first, second = data_alarms.similar_labels(labels)
+    assert "'Photo', 'photo' differ only by case or spaces" in first
+    assert "'two words', 'Two  words'" in second
+    assert data_alarms.similar_labels(["Photo 1", "photo 2", "1", "2"]) == []
+
+
+def test_compare_warns_of_similar_labels(tmp_path: Path) -> None:
+    rows = [f"{label},{number % 2}" for label in ("Photo", "photo") for number in range(50)]
+    (tmp_path / "log.csv").write_text("\n".join(["page,paid", *rows]))
+    findings = summarise_log(tmp_path / "log.csv", arm="page", reward="paid").findings()
+    assert any("'Photo', 'photo' differ only by case" in each for each in findings)
 
 
 def test_doubled_rows_need_equal_values_in_every_column() -> None:

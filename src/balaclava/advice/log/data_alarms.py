@@ -5,6 +5,7 @@ Each function returns sentences, none if nothing is wrong. No sentence repeats a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +49,19 @@ def split_alarm(counts: dict[str, int]) -> list[str]:
         f"{counts[often]:,} rows of {often!r} and {counts[rare]:,} of {rare!r} would come by "
         f"chance with p = {p_value:.1g}. Rows of some arms were lost or added, and averages may be "
         "biased. If the probabilities were unequal, give them with --propensity."
+    ]
+
+
+def similar_labels(labels: Iterable[str]) -> list[str]:
+    """Labels that differ only by case or spaces, which may name one arm."""
+    alike: dict[str, list[str]] = {}
+    for label in labels:
+        alike.setdefault("".join(label.split()).casefold(), []).append(label)
+    return [
+        f"The labels {', '.join(map(repr, same))} differ only by case or spaces: each is taken as "
+        "an arm of its own. If they name one arm, write them alike, and read the log again."
+        for same in alike.values()
+        if len(same) > 1
     ]
 
 

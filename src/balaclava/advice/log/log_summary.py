@@ -255,7 +255,8 @@ class LogSummary:
     def _alarms(self) -> list[str]:
         """Signs of rows lost, doubled or mislabelled."""
         rewards, times, participants = self.logged.rewards, self.times, self.participants
-        sentences = data_alarms.doubled_rows(self.logged.arms, rewards, times, participants)
+        sentences = data_alarms.similar_labels(self.counts)
+        sentences += data_alarms.doubled_rows(self.logged.arms, rewards, times, participants)
         if participants is not None:
             sentences += data_alarms.crowded_ids(participants)
         if times is not None:
