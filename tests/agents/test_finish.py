@@ -40,7 +40,7 @@ def test_every_reward_is_in_the_final_estimates(name, rounds):
     untold = play(agent, rounds, lost=0.1)
     before = sum(each.rewards for each in agent.estimates())
     learned = rounds - agent.status().unlearned - len(untold)
-    final = agent.finish()
+    final = agent.finish(give_up_open=True)
     counted = sum(each.rewards for each in final)
     assert before <= counted
     assert counted == learned or (name in ELIMINATING and 0.9 * learned <= counted <= learned)
@@ -85,12 +85,25 @@ def test_windows_end_in_order_with_missing_rewards():
 def test_a_finished_agent_decides_no_more_and_stays_finished(options):
     agent = policy("dp-imed").agent(seed=1, **options)
     play(agent, 200, lost=0.2)
-    final = agent.finish()
+    final = agent.finish(give_up_open=True)
     again = bl.restore(json.loads(json.dumps(agent.save())))
     for each in (agent, again):
         with pytest.raises(DecisionError, match="finished"):
             each.ask()
         assert str(each.finish()) == str(final)
+
+
+def test_open_decisions_are_given_up_only_if_the_caller_says_so():
+    agent = policy("dp-imed").agent(seed=1)
+    untold = play(agent, 40, lost=0.5)
+    with pytest.raises(
+        DecisionError, match=rf"^{len(untold)} of 40 decisions are open.*give_up_open"
+    ):
+        agent.finish()
+    for decision in untold[:-1]:
+        agent.tell(decision, 1.0)
+    agent.cancel(untold[-1])
+    assert sum(each.rewards for each in agent.finish()) == 39
 
 
 def test_an_agent_without_estimates_continues():

@@ -20,7 +20,7 @@ _TEX = str.maketrans(
 class ResultTable(Sequence[Row]):
     """A sequence of rows that prints as a table; a subclass defines `row_cells`."""
 
-    header: ClassVar[tuple[str, ...]]
+    header: tuple[str, ...]
     paper_header: ClassVar[tuple[str, ...] | None] = None  # where it differs: papers show no title
     text_columns: ClassVar[int] = 1  # the first columns, aligned to the left; the rest are numbers
     title: str = ""

@@ -350,12 +350,13 @@ class Agent:
             self._delivery.cancel(decision)
             self._claim_if_used()
 
-    def finish(self, confidence: float = 0.95) -> Estimates:
+    def finish(self, confidence: float = 0.95, *, give_up_open: bool = False) -> Estimates:
         """End the trial: release the rewards that no release holds yet, and give the answer.
 
-        Open decisions are given up; with `settle="window"` their windows end now, so wait for the
-        last ones first. Then each arm's unfinished batch is released as it is. No further decision
-        is made. To call it again changes nothing.
+        Rewards that are not told by now never count. So open decisions that learn are refused,
+        unless you give them up. With `settle="window"` all windows end now, and `missing` counts
+        for each reward that is not told: tell the last ones first. Then each arm's unfinished batch
+        is released as it is. No further decision is made. To call it again changes nothing.
 
         Privacy is that of the policy. A reward in an earlier release is in no open batch; each
         open batch is released once, here, with the noise of every batch, and never again. The
@@ -363,19 +364,24 @@ class Agent:
 
         Args:
             confidence: The probability that all intervals hold, in (0, 1).
+            give_up_open: Whether to give up all open decisions, for good.
 
         Returns:
             The final estimates, with the winner if there is one; `values` of with-values.
 
         Raises:
             EstimateError: If the policy offers no estimates. The agent then continues.
+            DecisionError: If a decision is open, unless `give_up_open`. The agent then continues.
             ParameterError: If `confidence` is not in (0, 1).
         """
+        give_up_open = check("give_up_open", give_up_open, bool)
         with_values = self._policy.value_estimates is not None
         answer: Callable[[float], Any] = self.values if with_values else self.estimates
         answer(confidence)
         self._require_own_process()
         with self._lock:
+            if not (self._delivery.window or give_up_open):
+                self._book.require_none_open()
             self._claim_if_used()
             if not self._book.finished:
                 self._book.finished = True  # first: an interruption must not release twice

@@ -97,6 +97,15 @@ class DecisionBook:
     def oldest(self) -> OpenDecision | None:
         return next(iter(self.open.values()), None)
 
+    def require_none_open(self) -> None:
+        """Refuse to end while the reward of a decision that learns may still come."""
+        waiting = sum(entry.phase >= 0 for entry in self.open.values())
+        if waiting:
+            raise DecisionError(
+                f"{waiting:,} of {self.clock:,} decisions are open, and their rewards would never "
+                "count; tell them or cancel decisions first, or finish with give_up_open=True"
+            )
+
     def find(self, decision: Any, *, window: bool = False) -> OpenDecision:
         """Find an open decision, or raise an error that says why it is not open."""
         identity = decision.id if isinstance(decision, Decision) else decision

@@ -150,6 +150,21 @@ def test_the_width_is_that_of_the_intervals_of_fresh_trials(epsilon: float, size
     assert np.ptp(found) < 0.2 * width
 
 
+def test_another_power_and_the_horizon_to_write():
+    asked = {"base_rate": 0.5, "smallest_difference": 0.3, "policy": "dp-even"}
+    usual = bl.plan(2, 1.0, **asked, delay=bl.Delay(mean=40, law="fixed"))
+    (size, classic), (even, _) = bl.plan(2, 1.0, **asked, power=0.8), usual
+    assert str(bl.plan(2, 1.0, **asked, power=0.8)).splitlines()[0].split()[3:5] == ["80", "%"]
+    assert size.high < even.horizon == even.high - 40
+    assert 0.79 <= size.named <= 0.83
+    assert 0.79 <= classic.named <= 0.83
+    assert f"Its horizon is {even.horizon:,.0f}" in usual.sentence
+    policy = bl.policy("dp-even", arms=2, epsilon=1.0, horizon=int(even.horizon))
+    assert policy.horizon == even.horizon
+    with pytest.raises(ParameterError, match="power"):
+        bl.plan(2, 1.0, **asked, power=1.0)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("arms", [2, 4])
 def test_equal_arms_are_named_at_two_one_sided_errors(arms: int):

@@ -87,7 +87,7 @@ def test_a_finished_trial_releases_unfinished_batches_as_an_agent_does():
     agent = policy.agent(seed=5)
     for decision in [agent.ask() for _ in range(20)][:18]:
         agent.tell(decision, 1.0)
-    estimates = agent.finish()
+    estimates = agent.finish(give_up_open=True)
     releases = [entry for entry in run.tape if entry.terms is not None]
     sums = sorted(entry.terms.value for entry in releases)
     assert sums == sorted(float(each.rewards) for each in estimates)

@@ -124,7 +124,7 @@ def test_late_lost_and_cancelled_rewards(window):
     assert (state_of(agent).epochs.draws == 1).all()  # the second look waits for rewards
     for decision in open_decisions:
         agent.tell(decision, float(rng.random() < MEANS[decision.arm]))
-    final = agent.finish()
+    final = agent.finish(give_up_open=True)
     assert (state_of(agent).epochs.draws == 2).all()
     counted = sum(each.rewards for each in final)
     assert counted == (240 if window else 240 - 21 - 17)

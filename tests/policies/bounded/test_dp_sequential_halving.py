@@ -113,7 +113,7 @@ def test_late_lost_and_cancelled_rewards(window):
     assert agent.estimates().recommended == 2  # the higher of the two so far
     for decision in waiting:
         agent.tell(decision, float(rng.random() < MEANS[decision.arm]))
-    final = agent.finish()
+    final = agent.finish(give_up_open=True)
     assert state_of(agent).epochs.last_arm[0] == final.recommended == 2
     assert bl.restore(agent.save()).estimates().recommended == 2
 

@@ -60,7 +60,7 @@ def page_of(outcome: Any, given: AssessmentInput = GIVEN, **more: Any) -> str:
 
 def test_a_trial_that_ended_stands_beside_its_plan(tmp_path: Path) -> None:
     agent = trial()
-    final = agent.finish()
+    final = agent.finish(give_up_open=True)
     agent.save(tmp_path / "agent.json")
     before = (tmp_path / "agent.json").read_bytes()
     outcome = read_outcome(tmp_path / "agent.json")
@@ -106,7 +106,7 @@ def test_a_trial_that_goes_on_shows_releases_only(tmp_path: Path) -> None:
 def test_a_trial_that_was_not_run_as_assessed_says_so(tmp_path: Path) -> None:
     looser = bl.policy("dp-even", arms=TEXTS, epsilon=2.0, horizon=300)
     agent = trial(looser)
-    agent.finish()
+    agent.finish(give_up_open=True)
     agent.save(tmp_path / "agent.json")
     outcome = read_outcome(tmp_path / "agent.json")
     sentence, good = outcome.conclusion(GIVEN)
@@ -176,7 +176,7 @@ repetitions = 20
 """
     )
     agent = trial()
-    agent.finish()
+    agent.finish(give_up_open=True)
     agent.save(tmp_path / "agent.json")
     asked = ["report", "--assessment", str(toml), "--results", str(tmp_path / "agent.json")]
     done = CliRunner().invoke(main, [*asked, "--no-audit"])
@@ -191,6 +191,6 @@ repetitions = 20
 
 def test_json_of_a_save_in_lines_is_read_too(tmp_path: Path) -> None:
     agent = trial()
-    agent.finish()
+    agent.finish(give_up_open=True)
     (tmp_path / "agent.json").write_text(json.dumps(agent.save(), indent=1))
     assert read_outcome(tmp_path / "agent.json").winner == "map"

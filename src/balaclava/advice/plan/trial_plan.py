@@ -29,7 +29,7 @@ from balaclava.simulation.reward_delays import Delay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-POWER = 0.9  # share of trials that name the best arm by the planned size, as is usual
+POWER = 0.9  # usual share of trials that name the best arm by the planned size
 NEARLY_ALL = 0.995  # share of trials beyond which a longer simulation adds nothing
 USUAL_EPSILONS = (0.1, 0.3, 1.0, 3.0)
 # Simulated trials a row: quantiles are known to about 5 %, a chance of 1 % to within 1 %.
@@ -44,6 +44,9 @@ CLASSIC_TEST, EVEN_POLICY, LOW_REGRET_POLICY = "classic test", "dp-even", "dp-im
 BaseRate = Annotated[float, Range(0, 1, "usual share of successes", open_high=True)]
 SmallestDifference = Annotated[float, Range(0, 1, "smallest lead that matters", open_low=True)]
 LostShare = Annotated[float, Range(0, 1, "share of rewards that never arrive", open_high=True)]
+Power = Annotated[
+    float, Range(0.5, 0.99, "share of trials that name the best arm by the planned size")
+]
 Limit = Annotated[int, Range(2, meaning="participants that there are")]
 
 
@@ -53,20 +56,24 @@ class PlanRow(NamedTuple):
     label: str
     epsilon: float  # inf without privacy
     median: float  # participants until the best arm is named, in half of the trials
-    high: float  # in 90 % of the trials
+    high: float  # in a share `power` of the trials
     named: float  # share of the trials that name the best arm within the participants
     wrong: float  # share of the trials that name a wrong arm
     worse: float  # of them, participants with a worse arm until then, on average
     width: float  # of the interval of the best arm's lead over another at the end, on average
+    horizon: float = math.nan  # of a test of fixed size: `high` without those who come meanwhile
 
 
 class TrialPlan(ResultTable[PlanRow]):
     """Participants until the best arm is named, by policy and epsilon."""
 
-    header = ("policy", "epsilon", "median", "90 %", "named", "wrong", "worse arm", "width")
-
-    def __init__(self, rows: Sequence[PlanRow], title: str, sentence: str) -> None:
+    def __init__(
+        self, rows: Sequence[PlanRow], title: str, sentence: str, power: float = POWER
+    ) -> None:
         super().__init__(rows)
+        self.power = power
+        self.header = ("policy", "epsilon", "median", percent(power, "g"), "named", "wrong",
+                       "worse arm", "width")  # fmt: skip
         self.title, self.sentence = title, sentence
 
     def row_cells(self, row: PlanRow) -> tuple[str, ...]:
@@ -121,7 +128,7 @@ class TrialPlan(ResultTable[PlanRow]):
                 continue
             epsilons, highs = [row.epsilon for row in rows], [row.high for row in rows]
             fixed = highs == [row.median for row in rows]
-            words = label if fixed else f"{label}, 90 % of trials"
+            words = label if fixed else f"{label}, {percent(self.power, 'g')} of trials"
             ax.plot(epsilons, highs, "o-", color=colour, label=words)
             if not fixed:
                 medians = [row.median for row in rows]
@@ -168,6 +175,7 @@ def plan(
     settle: Settle = "arrival",
     missing: float | None = None,
     participants: int | None = None,
+    power: float = POWER,
     seed: int = 1,
 ) -> TrialPlan:
     """Plan a trial: how many participants until the best arm is named?
@@ -175,7 +183,7 @@ def plan(
     Simulates trials in which one arm leads the others by `smallest_difference`, and those have
     `base_rate`: no larger lead takes longer. Beside a central policy: dp-even, the private test of
     fixed size, and dp-imed, which plays for low regret. The last row is a classic test of fixed
-    size without privacy. Tests of fixed size name the best arm in 90 % of the trials.
+    size without privacy. Tests of fixed size name the best arm in a share `power` of the trials.
 
     The last column is the width of `agent.difference` of the best arm and another when the trial
     ends, noise included. All pairs hold together. dp-even has exact intervals; those of policies
@@ -197,7 +205,9 @@ def plan(
         missing: the value that counts for a lost reward, 0 or 1, with `settle="window"`.
         participants: how many there are. The columns "named", "worse arm" and "width" are then
             of trials with so many; otherwise of those that the first policy takes. The median and
-            90 % are of trials without end.
+            the size are of trials without end. Those who come while the last outcomes are awaited
+            are not among them: they are the horizon of dp-even.
+        power: share of trials that name the best arm by the planned size.
         seed: a whole number; the same seed gives the same plan.
 
     Returns:
@@ -215,7 +225,7 @@ def plan(
     """
     feedback = Feedback.create(planned_delay(delay, lost), patience, settle, missing)
     trial = planned_trial(arms, base_rate, smallest_difference, confidence, feedback, participants,
-                          seed)  # fmt: skip
+                          seed, power)  # fmt: skip
     if isinstance(policy, Policy) and policy.name == EVEN_POLICY:
         trial = replace(trial, looks=policy.parameters["looks"])
     levels = epsilon if isinstance(epsilon, Sequence) else [epsilon]
@@ -230,7 +240,7 @@ def plan(
     sentence = cost_sentence(rows) if len(levels) > 1 else plan_sentence(rows, trial, chosen[0])
     if participants is not None:
         sentence += participants_sentence(rows, participants)
-    return TrialPlan(rows, trial.title, sentence)
+    return TrialPlan(rows, trial.title, sentence, trial.power)
 
 
 @dataclass(frozen=True)
@@ -245,6 +255,7 @@ class PlannedTrial:
     participants: int | None
     seed: int
     looks: int = 1  # of dp-even
+    power: float = POWER
 
     @property
     def world(self) -> Bernoulli:
@@ -279,7 +290,7 @@ class PlannedTrial:
                 yield self.simulated_row(POLICIES.create(LOW_REGRET_POLICY, known), usual)
 
     def fixed_row(self, label: str, epsilon: float) -> PlanRow:
-        """A test of fixed size that names the best arm in 90 % of the trials.
+        """A test of fixed size that names the best arm in a share `power` of the trials.
 
         Participants who come while the last outcomes are awaited count, as in simulated rows.
         """
@@ -290,7 +301,7 @@ class PlannedTrial:
         looks = self.looks if label == EVEN_POLICY else 1
         test = FixedSizeTest(means, epsilon, self.confidence, self.seed, looks)
         per_reward = self.arms / arrived
-        size = test.size(POWER, MOST_PARTICIPANTS / per_reward)
+        size = test.size(self.power, MOST_PARTICIPANTS / per_reward)
         if size is None:
             raise self._too_long(epsilon)
         tested = math.ceil(size * per_reward)
@@ -307,10 +318,11 @@ class PlannedTrial:
         return PlanRow(
             label, epsilon, median, total, shares.right, shares.wrong,
             received * (self.arms - 1) / self.arms, test.width(pulls) if pulls else math.nan,
+            tested,
         )  # fmt: skip
 
     def simulated_row(self, policy: Policy, usual: float) -> PlanRow:
-        """Simulate trials until 90 % of them name an arm.
+        """Simulate trials until a share `power` of them name an arm.
 
         If that cannot be expected, for the participants that there are, or `usual` ones.
         """
@@ -332,7 +344,7 @@ class PlannedTrial:
             named = first[:, 1] != NO_WINNER
             more = min(self.participants or 0, MOST_PARTICIPANTS / 2)
             short = horizon < more and named.mean() < NEARLY_ALL
-            if not expected or (named.mean() > POWER and not short):
+            if not expected or (named.mean() > self.power and not short):
                 break
             horizon *= 2
         rounds = np.where(named, results.checkpoints[first[:, 0]], math.inf)
@@ -347,7 +359,7 @@ class PlannedTrial:
             for run, c in zip(runs[:WIDTH_TRIALS], places, strict=False)
             if run.released is not None
         ]
-        median, high = (float(np.quantile(rounds, q, method="higher")) for q in (0.5, POWER))
+        median, high = (float(np.quantile(rounds, q, method="higher")) for q in (0.5, self.power))
         epsilon = policy.guarantee.epsilon if policy.guarantee.private else math.inf
         within = self.participants or (high if expected else horizon)
         return PlanRow(
@@ -370,7 +382,7 @@ class PlannedTrial:
 
 def planned_trial(
     arms: Any, rate: Any, lead: Any, confidence: Any, feedback: Feedback = PROMPT,
-    participants: Any = None, seed: int = 0,
+    participants: Any = None, seed: int = 0, power: Any = POWER,
 ) -> PlannedTrial:  # fmt: skip
     """Check what is known of the trial."""
     arms = check("arms", arms, Arms)
@@ -393,7 +405,10 @@ def planned_trial(
         )
     if feedback.arrived == 0.0:
         raise ParameterError("no reward arrives in time; give a longer patience, or fewer lost")
-    return PlannedTrial(arms, rate, lead, confidence, feedback, participants, seed)
+    power = check("power", power, Power)
+    return PlannedTrial(
+        arms, rate, lead, confidence, feedback, participants, seed, power=power
+    )
 
 
 def planned_delay(delay: Any, lost: Any) -> Delay | None:
@@ -480,6 +495,11 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
             f" At epsilon {even.epsilon:g} dp-even takes {even.high:,.0f}, fixed in advance, with "
             f"{tests}, which unlike the classic one needs no correction for pairs."
         )
+        if even.horizon < even.high:
+            text += (
+                f" Its horizon is {even.horizon:,.0f}; the others come while the last outcomes "
+                "are awaited."
+            )
         if trial.participants is None:
             text += (
                 f" The interval of a difference is then about {significant(even.width, 2)} wide."
@@ -489,7 +509,8 @@ def plan_sentence(rows: Sequence[PlanRow], trial: PlannedTrial, policy: Policy |
     if math.isnan(row.high):
         return f"{text} {row.label} seldom names an arm in trials of this length."
     text += (
-        f" {row.label} names the best arm within {row.high:,.0f} in 90 % of trials, half of them "
+        f" {row.label} names the best arm within {row.high:,.0f} in "
+        f"{percent(trial.power, 'g')} of trials, half of them "
         f"by {row.median:,.0f}; you may look and stop at any time."
     )
     twice = replace(trial, lead=2.0 * trial.lead, participants=None)
@@ -506,6 +527,7 @@ def participants_sentence(rows: Sequence[PlanRow], participants: int) -> str:
     widths = each_epsilon(rows, lambda row: significant(row.width, 2), "")
     return (
         f" With {participants:,} participants this share of trials names the best arm: {shares}. "
-        "A test of fixed size then uses all of them, also beyond its planned size. The interval of "
+        "A test of fixed size then uses all of them, also beyond its planned size: they are its "
+        "horizon, without those who come while the last outcomes are awaited. The interval of "
         f"the lead is then about this wide: {widths}."
     )

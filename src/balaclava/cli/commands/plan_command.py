@@ -27,6 +27,7 @@ from balaclava.cli.terminal import print_json, print_sentences, waiting
 )
 @option("--policy", "NAME", "Policy to plan; by default dp-top-two.")
 @option("--participants", int, "How many there are: how often do they suffice?")
+@option("--power", float, "Share of trials that name the best arm.", default=0.9)
 @option("--out", Path, "Draw participants over epsilon into this file, such as plan.png.")
 @option("--seed", int, "Seed of the simulation.", default=1)
 @delay_options
@@ -35,10 +36,10 @@ def plan(rate: float, difference: float, out: Path | None, as_json: bool, **opti
     """Say how many participants it takes to name the best arm, and what privacy adds.
 
     Simulates trials in which one arm leads the others by the smallest difference that matters. The
-    table has the participants until the best arm is named (in half and in 90 % of the trials), the
-    shares of trials that name it and that name a wrong one, and the participants with a worse arm
-    until then; and the width of the interval of the best arm's lead at the end, noise included.
-    The test is one-sided; --confidence 0.975 is a two-sided 5 %, at the price of participants.
+    table has the participants until the best arm is named, in half of the trials and in the share
+    --power; the shares of trials that name it and that name a wrong one; the participants with a
+    worse arm until then; and the width of the interval of the best arm's lead at the end, noise
+    included. The test is one-sided; --confidence 0.975 is a two-sided 5 %, for more participants.
     Beside dp-top-two: dp-even, a private test of fixed size; dp-imed, which plays for
     low regret; and a classic test of fixed size without privacy.
 

@@ -215,7 +215,7 @@ class DPEven(PooledPolicy, PrivateBoundedPolicy):
 
     Late rewards are allowed for, and lost ones if that does not depend on their values. A look is
     complete when each of its decisions has its reward or was given up. After the last decision
-    wait for the last rewards, then call `agent.finish()`, which gives up those that did not come.
+    wait for the last rewards, then call `agent.finish()`; `give_up_open=True` gives up the others.
     Rewards between 0 and 1 are replaced by random bits of the same mean, which makes the test
     exact. Intervals are exact too, and hold at all looks together; so do those of
     `agent.difference()`,
