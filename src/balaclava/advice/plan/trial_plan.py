@@ -406,9 +406,7 @@ def planned_trial(
     if feedback.arrived == 0.0:
         raise ParameterError("no reward arrives in time; give a longer patience, or fewer lost")
     power = check("power", power, Power)
-    return PlannedTrial(
-        arms, rate, lead, confidence, feedback, participants, seed, power=power
-    )
+    return PlannedTrial(arms, rate, lead, confidence, feedback, participants, seed, power=power)
 
 
 def planned_delay(delay: Any, lost: Any) -> Delay | None:
