@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import func, select, tuple_
 
 from balaclava.service.documents import for_readers
 from balaclava.service.problems import Problem
@@ -43,13 +43,29 @@ def export(
     head = {
         "experiment": service.experiment(name),
         "privacy": service.privacy(name),
-        "results": for_readers(service.results(name)),
+        "results": for_readers(service.results(name)) | {"awaited": awaited(service, name)},
         "history": service.history(name, 2_000),
     }
     pages = _pages(service, experiment, since, until)
     if form == "jsonl":
         return _json_lines(head, pages)
     return _parquet_file(head, pages)
+
+
+def awaited(service: Service, name: str) -> dict[str, Any] | None:
+    """Windows of a finished experiment that are not over, and when the last is; None if all are.
+
+    It depends on clocks and decisions only, also where rewards settle by arrival.
+    """
+    experiment = service.committed(name)
+    if not experiment.counters.closing:
+        return None
+    ends = decisions.c.closes
+    mine = (decisions.c.experiment == experiment.id) & decisions.c.learns
+    wanted = select(func.count(), func.max(ends)).where(mine & (ends > service.clock.now()))
+    with service.storage.reading() as connection:
+        count, last = connection.execute(wanted).one()
+    return {"windows": count, "until": last}
 
 
 def _pages(

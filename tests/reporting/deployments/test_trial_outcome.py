@@ -74,8 +74,8 @@ def test_a_trial_that_ended_stands_beside_its_plan(tmp_path: Path) -> None:
         assert lead.difference == final[2].mean - final[other].mean  # type: ignore[operator]
     page = page_of(outcome, plan=GIVEN.plan())
     assert (
-        "The trial has ended, after 300 decisions: the best arm is 'map', at 95 % confidence"
-        in page
+        "The trial has ended, after 300 decisions, 30 (10.0 %) of them without an outcome: the "
+        "best arm is 'map', at 95 % confidence" in page
     )
     assert "It has spent ε=1 per trajectory." in page
     assert "Before the trial: dp-even gives each person" in page
@@ -147,6 +147,45 @@ def test_an_export_of_the_service_is_read(service: Service, tmp_path: Path) -> N
     page = page_of(outcome)
     assert "The trial has ended, after 300 decisions: the best arm is 'map'" in page
     assert "does not depend on the value of any reward" in page
+
+
+def test_before_the_last_window_the_page_says_that_the_result_is_not_in(
+    service: Service, tmp_path: Path
+) -> None:
+    """For two weeks it read "The trial has ended: no arm is known to be the best"."""
+    client = client_of(service)
+    parameters = {"epsilon": 1.0, "horizon": 300}
+    trial = {"policy": "dp-even", "parameters": parameters, "arms": TEXTS, "default_reward": None}
+    create(client, **trial, settle="arrival", reward_window=14 * 86_400)
+    rng = np.random.default_rng(1)
+    for _ in range(2):
+        rewards = [
+            {"decision_id": each["decision_id"], "value": float(rng.random() < RATES[each["arm"]])}
+            for each in decide(client, count=150)
+        ]
+        client.post("/v1/rewards", json=rewards[:100])
+        service.clock.catch_up(service.clock.now() + 86_400)
+    client.post("/v1/experiments/shop/finish")
+
+    def page() -> str:
+        export = client.get("/v1/experiments/shop/export?format=jsonl")
+        (tmp_path / "shop.jsonl").write_bytes(export.content)
+        equal = bl.policy("dp-even", arms=TEXTS, epsilon=1.0, horizon=300)
+        return page_of(
+            read_outcome(tmp_path / "shop.jsonl"), dataclasses.replace(GIVEN, policy=equal)
+        )
+
+    early = page()
+    assert "The result is not in yet, after 300 decisions: " in early
+    assert re.search(
+        r"windows of outcomes are open, the last until 20\d\d-[-0-9]+ [0-9:]+ UTC", early
+    )
+    assert "has ended" not in early
+    assert "Without an outcome none planned not known yet" in early
+    service.clock.catch_up(service.clock.now() + 15 * 86_400)
+    decide(client, count=1)  # the next commit closes windows
+    late = page()
+    assert "The trial has ended, after 301 of 300 decisions, 100 (33.3 %) of them without" in late
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

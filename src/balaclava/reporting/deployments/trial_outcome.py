@@ -5,6 +5,7 @@ sums, only the released values are read, and the agent in it can still be contin
 """
 
 import dataclasses
+import datetime
 import hashlib
 import json
 import os
@@ -76,6 +77,7 @@ class TrialOutcome:
     learned_from: int  # decisions
     finished: bool
     guarantee: Guarantee  # what was spent
+    awaited: Mapping[str, Any] | None = None  # windows that are not over, and when the last is
     digest: str = ""  # of an export; that of a save could be searched for the raw sums in it
 
     @property
@@ -122,9 +124,38 @@ class TrialOutcome:
         of = f"after {self.decisions:,} of {assessment.horizon:,} decisions"
         if assessment.horizon in (0, self.decisions):
             of = f"after {self.decisions:,} decisions"
+        if self._is_awaited:
+            return f"The result is not in yet, {of}: {self._awaited_words}.", False
         if not self.finished:
             return f"The trial has not ended. So far, {of}: {words}.", False
+        if self.without:
+            of += f", {self._without_words} of them without an outcome"
         return f"The trial has ended, {of}: {words}. It has spent {self.guarantee}.", True
+
+    @property
+    def without(self) -> int:
+        """Decisions that the policy learned from whose outcome is in no released mean."""
+        return self.learned_from - sum(arm.rewards or 0 for arm in self.arms)
+
+    @property
+    def _without_words(self) -> str:
+        return f"{self.without:,} ({percent(self.without / max(self.learned_from, 1))})"
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether open windows may still change the result: not all outcomes are released."""
+        return self.awaited is not None and self.without > 0
+
+    @property
+    def _awaited_words(self) -> str:
+        windows, until = (self.awaited or {}).get("windows"), (self.awaited or {}).get("until")
+        if not windows or until is None:
+            return "what is not released yet is still to be released"
+        day = datetime.datetime.fromtimestamp(until, datetime.UTC)
+        return (
+            f"{windows:,} windows of outcomes are open, the last until {day:%Y-%m-%d %H:%M} UTC; "
+            "what is not released yet is released then"
+        )
 
     def comparison(
         self, assessment: AssessmentInput, plan: TrialPlan | None
@@ -142,11 +173,9 @@ class TrialOutcome:
             width = f"{significant(row.width, 2)} wide"
             worse_planned = f"{row.worse:,.0f}"
         error = f"at most {percent(1.0 - assessment.confidence, '.3g')}"
-        without = self.learned_from - sum(arm.rewards or 0 for arm in self.arms)
-        counted = self.missing or (
-            f"{without:,} ({percent(without / max(self.learned_from, 1))}): lost, late, or in no "
-            "release"
-        )
+        counted = self.missing or f"{self._without_words}: lost, late, or in no release"
+        if self._is_awaited:
+            counted = f"not known yet: {self._awaited_words}"
         spent = dataclasses.replace(assessment, guarantee=self.guarantee)
         person, person_spent = (
             str(each.person_guarantee or "not counted") for each in (assessment, spent)
@@ -277,5 +306,6 @@ def outcome_of_service(
         experiment["learning_decisions"],
         experiment["state"] == "finished",
         guarantee,
+        results.get("awaited"),
         digest,
     )

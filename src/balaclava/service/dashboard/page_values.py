@@ -13,6 +13,7 @@ from balaclava.service.documents import (
     results_document,
 )
 from balaclava.service.engine.served_experiment import FINISHED, ServedExperiment
+from balaclava.service.export import awaited
 from balaclava.service.problems import Problem
 from balaclava.service.service import Service
 
@@ -95,7 +96,7 @@ def review_page(service: Service, name: str) -> str:
     outcome = outcome_of_service(
         experiment_document(experiment, restored),
         privacy_document(experiment, service.ledger),
-        for_readers(results_document(experiment)),
+        for_readers(results_document(experiment)) | {"awaited": awaited(service, name)},
     )
     # Its parameters are those of the assessment; arms that came and went are no departure.
     return assessment_page(assessment, outcome=dataclasses.replace(outcome, parameters={}))
