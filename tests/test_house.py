@@ -50,7 +50,7 @@ CHECKS = re.compile(  # how a test can fail; the rules of a state machine assert
     r"|\brun_state_machine_as_test\("
 )
 INSIDE_A_FILE = {"Params", "State", "World"}  # of a policy or an environment
-MOST_LINES = 79_500  # .py and .pyi in the package: lower it when you can
+MOST_LINES = 79_700  # .py and .pyi in the package: lower it when you can
 MOST_MODULES = 12  # in a folder, but for folders of one-algorithm files and of migrations
 ONE_ALGORITHM_FILES = {"environments", *(f"policies/{p.name}" for p in FAMILIES)}
 ONE_ALGORITHM_FILES |= {"service/store/migrations/versions"}
