@@ -67,6 +67,7 @@ def version_of(root: Path, draft: bool) -> str:
     places = {
         "src/balaclava/__init__.py": f'__version__ = "{version}"',
         "CITATION.cff": f"version: {version}\n",
+        "src/balaclava/_core/bibliography.bib": f"version {version} of ",
     }
     for name, text in places.items():
         if text not in (root / name).read_text(encoding="utf-8"):
@@ -76,6 +77,13 @@ def version_of(root: Path, draft: bool) -> str:
         sys.exit(f"the first heading of CHANGELOG.md is not of version {version}")
     if not (draft or re.fullmatch(r"\d{4}-\d\d-\d\d", heading[2])):
         sys.exit(f"CHANGELOG.md says {heading[2]!r}; write the date, or give DRAFT=1")
+    dates = {
+        "CITATION.cff": f"date-released: {heading[2]}\n",
+        "src/balaclava/_core/bibliography.bib": f"version {version} of {heading[2]}",
+    }
+    for name, text in dates.items():
+        if not draft and text not in (root / name).read_text(encoding="utf-8"):
+            sys.exit(f"{name} does not have the date of CHANGELOG.md, {heading[2]}")
     return version
 
 

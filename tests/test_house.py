@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import balaclava as bl
+from balaclava._core.docstrings import bibtex
 from tests.conftest import LAYERS
 
 ROOT = Path(__file__).parents[1]
@@ -247,6 +248,10 @@ def test_the_citation_is_of_this_version() -> None:
     assert (citation["title"], citation["version"]) == (project["name"], project["version"])
     assert [author["name"] for author in citation["authors"]] == ["The balaclava developers"]
     assert citation["license"] == project["license"]
+    day = citation["date-released"]
+    entry = bibtex("balaclava")
+    assert f"version {project['version']} of {day}}}" in entry
+    assert f"year = {{{day.year}}}" in entry
     titles = " ".join(reference["title"] for reference in citation["references"])
     for words in ("heavy-tailed", "private and robust", "adversarial", "Optimal learning"):
         assert words in titles

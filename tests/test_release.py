@@ -114,6 +114,7 @@ def test_two_builds_of_a_commit_have_the_same_bytes(tmp_path: Path) -> None:
 def test_a_release_has_one_version_and_a_date(tmp_path: Path) -> None:
     release = script("release")
     files = ("pyproject.toml", "src/balaclava/__init__.py", "CITATION.cff", "CHANGELOG.md")
+    files += ("src/balaclava/_core/bibliography.bib",)
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -125,6 +126,11 @@ def test_a_release_has_one_version_and_a_date(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="write the date"):
         release.version_of(tmp_path, draft=False)
     changes.write_text(text.replace("(unreleased)", "(2026-12-01)", 1))
+    with pytest.raises(SystemExit, match=r"date of CHANGELOG\.md, 2026-12-01"):
+        release.version_of(tmp_path, draft=False)
+    for name in ("CITATION.cff", files[-1]):
+        path = tmp_path / name
+        path.write_text(re.sub(r"2026-\d\d-\d\d", "2026-12-01", path.read_text()))
     assert release.version_of(tmp_path, draft=False) == version
     citation = tmp_path / "CITATION.cff"
     citation.write_text(citation.read_text().replace(f"version: {version}", "version: 9.9.9"))

@@ -88,6 +88,12 @@ def test_a_summary_for_a_paper() -> None:
     assert r"$\varepsilon$=1 per trajectory" in latex
     assert "%" not in latex.replace(r"\%", "")
     assert latex.endswith("\\bottomrule\n\\end{tabular}\n")
+    narrow = summary.to_latex(["policy", "mean regret"])
+    assert narrow.startswith(
+        "\\begin{tabular}{lr}\n\\toprule\npolicy & mean regret \\\\\n\\midrule\na\\_b & 10.0 "
+    )
+    with pytest.raises(ParameterError, match="no column 'median'; give some of policy, priv"):
+        summary.to_latex(["policy", "median"])
     frame = summary.to_pandas()
     assert frame["mean"].tolist() == [row.mean for row in summary]
     assert list(frame.columns) == list(summary[0]._fields)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, TypeVar, overload
 
 from balaclava._core.extras import import_extra
 from balaclava._core.number_format import UNKNOWN
+from balaclava.errors import ParameterError
 
 Row = TypeVar("Row")
 _TEX = str.maketrans(
@@ -79,19 +80,29 @@ class ResultTable(Sequence[Row]):
         rule = ["---" if i < self.text_columns else "---:" for i in range(len(header))]
         return "".join(f"| {' | '.join(row)} |\n" for row in (header, rule, *rows))
 
-    def to_latex(self) -> str:
+    def to_latex(self, columns: Sequence[str] | None = None) -> str:
         """The table as a LaTeX `tabular` with the rules of the package booktabs.
+
+        Args:
+            columns: Names of the columns, as `header` has them; by default all.
 
         Returns:
             The environment, without a float or a caption.
+
+        Raises:
+            ParameterError: If there is no such column.
         """
+        names = self.header if columns is None else columns
+        if unknown := [name for name in names if name not in self.header]:
+            raise ParameterError(f"no column {unknown[0]!r}; give some of {', '.join(self.header)}")
+        places = [self.header.index(name) for name in names]
         header, *rows = (
-            " & ".join(cell.translate(_TEX) for cell in row) for row in self.paper_cells
+            " & ".join(row[i].translate(_TEX) for i in places) for row in self.paper_cells
         )
-        columns = "l" * self.text_columns + "r" * (len(self.header) - self.text_columns)
+        alignment = "".join("l" if i < self.text_columns else "r" for i in places)
         body = "".join(f"{row} \\\\\n" for row in rows)
         return (
-            f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{header} \\\\\n\\midrule\n{body}"
+            f"\\begin{{tabular}}{{{alignment}}}\n\\toprule\n{header} \\\\\n\\midrule\n{body}"
             "\\bottomrule\n\\end{tabular}\n"
         )
 

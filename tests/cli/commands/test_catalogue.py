@@ -82,3 +82,12 @@ def test_without_privacy_there_is_no_proof() -> None:
         done = invoke("proofs", name)
         assert done.exit_code == 2
         assert name in done.output
+
+
+def test_bibtex_has_the_software_first_and_then_the_papers() -> None:
+    alone = invoke("policies", "--bibtex").output
+    assert alone.startswith("@misc{balaclava,")
+    assert alone.count("@") == 1
+    with_papers = invoke("policies", "dp-imed", "--bibtex").output
+    assert with_papers.startswith(alone.strip())
+    assert with_papers.count("@") > 1

@@ -38,7 +38,7 @@ def complete_environment(_: click.Context, parameter: click.Parameter, text: str
     "Only policies that protect this.",
 )
 @option("--json as_json", bool, "Print as JSON.")
-@option("--bibtex as_bibtex", bool, "Print the papers of NAME for BibTeX.")
+@option("--bibtex as_bibtex", bool, "Print balaclava and the papers of NAME for BibTeX.")
 def policies(
     name: str | None,
     private: bool | None,
@@ -59,9 +59,8 @@ def policies(
     from balaclava.policies.base import POLICIES, list_policies
 
     if as_bibtex:
-        if name is None:
-            raise click.UsageError("--bibtex needs the NAME of a policy")
-        click.echo("\n\n".join(map(bibtex, cited(POLICIES.get(name)))))
+        papers = cited(POLICIES.get(name)) if name is not None else []
+        click.echo("\n\n".join(map(bibtex, ["balaclava", *papers])))
         return
     if name is not None:
         _show(POLICIES.get(name), as_json)

@@ -45,7 +45,10 @@ class SummaryRow(NamedTuple):
 
 
 class Summary(ResultTable[SummaryRow]):
-    """The final regret of each policy; prints with tails and winners if there are any."""
+    """The final regret of each policy; prints with tails and winners if there are any.
+
+    "best arm" is the share of pulls of an arm with the highest mean.
+    """
 
     header = _HEADER
     paper_header = tuple(
