@@ -192,14 +192,13 @@ def how_played(comparison: Comparison) -> str:
     late += ", without drift," if comparison.log.drifts else ""
     return (
         f"Played for {comparison.results.horizon:,} rounds{late} in {count} worlds that agree with "
-        f"the log. In {comparison.equal:.0%} of them all arms are equal, the p-value of that "
-        "hypothesis. Regret is the loss, in rewards, against always playing the best arm of the "
-        "world; 5 % to 95 % is its range over worlds. The share of the regret of playing at random "
+        f"the log.{_unplayed_wait(comparison)} In {comparison.equal:.0%} of these worlds all arms "
+        "are equal, the p-value of that hypothesis. Regret is the loss, in rewards, against always "
+        "playing the best arm of the world; 5 % to 95 % is its range over worlds. The share of the regret of playing at random "
         "is an average over worlds, 100 % where all arms are equal, with a 95 % interval for the "
         f"world behind the log: a policy fits if all of it is below {RELEVANT_SHARE:.0%}. "
         "Epsilon (ε) limits what the decisions reveal about one reward: at 1, odds of any guess "
         "about it change by a factor of at most 2.72; a smaller epsilon is stricter."
-        + _unplayed_wait(comparison)
     )
 
 
