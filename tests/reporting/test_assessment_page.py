@@ -278,5 +278,8 @@ def test_the_page_of_a_trial_with_looks_says_what_they_do() -> None:
         assert (continues in page) == (looks == 5)
         assert ("at one of 5 looks." in words) == (looks == 5)
         assert ("one exact one-sided test at the end" in page) == (looks == 1)
+        costs = re.search(r"What epsilon costs.*?</table>", page)
+        assert costs is not None
+        assert re.findall(r'scope="row">([\d.]+)<', costs[0]) == ["0.1", "0.3", "1", "3"]
         shown[looks] = plan.of("dp-even").named
     assert shown[5] < shown[1] - 0.1

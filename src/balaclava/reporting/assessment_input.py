@@ -1,5 +1,6 @@
 """The file behind the page for a review board: `balaclava assessment --init` writes it."""
 
+import contextlib
 import datetime
 import hashlib
 import os
@@ -13,7 +14,14 @@ from typing import Annotated, Any, NamedTuple
 import balaclava
 from balaclava._core.declared import Horizon, Range, brief, check
 from balaclava._core.extras import require_extra
-from balaclava.advice.plan.trial_plan import TrialPlan, plan, planned_trial
+from balaclava.advice.plan.trial_plan import (
+    EVEN_POLICY,
+    USUAL_EPSILONS,
+    PlanRow,
+    TrialPlan,
+    plan,
+    planned_trial,
+)
 from balaclava.agents.settling import Settling, guarantee_when_settled, require_missing
 from balaclava.environments.base import ENVIRONMENTS, Environment
 from balaclava.errors import BalaclavaError, ExperimentFileError, ParameterError, nearest
@@ -85,6 +93,20 @@ class AssessmentInput:
             participants=self.horizon,
             seed=self.seed,
         )
+
+    def epsilon_costs(self) -> list[PlanRow]:
+        """Rows of dp-even at usual epsilons and this one, where a trial of it is not too long."""
+        rows: list[PlanRow] = []
+        if self.planned is None or self.policy.name != EVEN_POLICY:
+            return rows
+        trial = planned_trial(
+            self.policy.arms, *self.planned, self.feedback, self.horizon, self.seed
+        )
+        trial = replace(trial, looks=self.policy.parameters["looks"])
+        for epsilon in sorted({*USUAL_EPSILONS, self.policy.guarantee.epsilon}):
+            with contextlib.suppress(ParameterError):
+                rows.append(trial.fixed_row(EVEN_POLICY, epsilon))
+        return rows
 
     @property
     def reward_guarantee(self) -> Guarantee:

@@ -94,6 +94,12 @@ def assessment_page(
         worse=_worse_in_even_shares(assessment),
         **_stopping(assessment),
         foresight=_foresight(assessment),
+        costs=[]
+        if plan is None
+        else [
+            (f"{row.epsilon:g}", f"{row.high:,.0f}", percent(row.named, ".0f"))
+            for row in assessment.epsilon_costs()
+        ],
         log_notice=LOG_NOTICE,
         glossary=GLOSSARY,
         curve_quantiles=CURVE_QUANTILES,
