@@ -234,7 +234,7 @@ def test_the_loss_of_a_decision_is_of_what_lies_between_two_choices():
     assert replay.loss_fault(run, apart) == ""
     together = replay.loss_fault(run, [each[1], each[4], each[5]])
     assert together.startswith("decision 3: 2 mechanisms moved, which costs epsilon 1.2 ")
-    assert together.endswith("claimed are 1 and 0.01")
+    assert together.endswith("claimed are epsilon 1 and delta 0.01")
 
 
 def test_a_loss_above_the_claim():
@@ -244,7 +244,8 @@ def test_a_loss_above_the_claim():
     assert exceeds(ComposedLoss(epsilon=1.1), CLAIM)
     assert exceeds(ComposedLoss(declared=1.1), CLAIM)
     assert not exceeds(ComposedLoss(epsilon=1.0, declared=1.0), CLAIM)
-    assert terms_of(Guarantee(epsilon=0.123456, delta=1.2345e-5)) == "0.1235 and 1.24e-05"
+    claimed = Guarantee(epsilon=0.123456, delta=1.2345e-5)
+    assert terms_of(claimed) == "epsilon 0.1235 and delta 1.24e-05"
 
 
 def test_rewards_about_the_widest_gaps_are_chosen():

@@ -129,7 +129,7 @@ def test_a_loss_within_the_claim_is_no_evidence():
     (pair,) = found.unproved
     assert pair.excess == pytest.approx(1.1)
     assert pair.fault.startswith("round 4: 2 mechanisms moved, which costs epsilon 1.1 ")
-    assert pair.fault.endswith("; claimed are 1 and 0")
+    assert pair.fault.endswith("; claimed are epsilon 1 and delta 0")
     assert not found.done
 
 

@@ -15,6 +15,7 @@ from balaclava.auditing.replay.agent_replay import (
     replay_agent,
 )
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
+from balaclava.auditing.replay.long_replay import terms_of
 from balaclava.auditing.replay.replay_audit import ReplayAudit
 from balaclava.auditing.replay.reward_choices import reward_limits, reward_stream, special_values
 from balaclava.auditing.scenario import Neighbour, agent_accepts
@@ -123,8 +124,8 @@ class AgentAuditor:
             )
             self.worst = max(self.worst, loss)
             if not loss.within(self.claim) or not loss.declared_within(self.claim):
-                fault = f"{loss}; claimed are epsilon {self.claim.epsilon:.4g} and delta "
-                self._conclude(run, "unproved", f"{fault}{self.claim.delta:.3g}", pair.slot)
+                fault = f"{loss}; claimed are {terms_of(self.claim)}"
+                self._conclude(run, "unproved", fault, pair.slot)
                 return
 
     def _losses(self, run: AgentRun, outcome: AgentOutcome) -> list[ComposedLoss]:

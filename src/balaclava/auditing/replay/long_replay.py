@@ -271,7 +271,8 @@ def exceeds(loss: ComposedLoss, claim: Guarantee) -> bool:
 
 
 def terms_of(claim: Guarantee) -> str:
-    return f"{rounded_up(claim.epsilon, '.4g')} and {rounded_up(claim.delta, '.3g')}"
+    epsilon, delta = rounded_up(claim.epsilon, ".4g"), rounded_up(claim.delta, ".3g")
+    return f"epsilon {epsilon} and delta {delta}"
 
 
 def chosen_slots(run: LongRun, rng: np.random.Generator) -> list[int]:

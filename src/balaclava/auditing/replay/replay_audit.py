@@ -19,14 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from balaclava._core.number_format import rounded_up
 from balaclava.auditing.games.compiled_games import warm_up
 from balaclava.auditing.games.pair_tests import PairGames
 from balaclava.auditing.rare_answers import RareAnswers, code_numbers
 from balaclava.auditing.replay.amplified_states import amplified_fault
 from balaclava.auditing.replay.answer_dependence import depends_on_chance, reading_rounds
 from balaclava.auditing.replay.composed_loss import ComposedLoss, compose
-from balaclava.auditing.replay.long_replay import LongReplay
+from balaclava.auditing.replay.long_replay import LongReplay, terms_of
 from balaclava.auditing.replay.recorded_run import (
     RecordedRun,
     ReplayOutcome,
@@ -241,8 +240,7 @@ class PairAuditor:
             if loss.epsilon > self.worst.epsilon:
                 self.worst = loss
             if not loss.within(self.claim) or not loss.declared_within(self.claim):
-                terms = rounded_up(self.claim.epsilon, ".4g"), rounded_up(self.claim.delta, ".3g")
-                fault = f"{where}: {loss}; claimed are {' and '.join(terms)}"
+                fault = f"{where}: {loss}; claimed are {terms_of(self.claim)}"
                 self.unproved.append(UnprovedPair(run, neighbour, fault, loss.epsilon))
                 return
 
