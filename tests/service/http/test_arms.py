@@ -291,3 +291,16 @@ def test_arms_come_and_leave_after_a_warm_start(open_service: Callable[..., Serv
     again = TestClient(create_app(open_service()), headers=dict(client.headers))
     assert (document(again), results(again)) == before
     assert labels(decide(again, count=200)) <= {"plain", "map", "new"}
+
+
+def test_labels_that_differ_by_case_or_spaces_are_refused(
+    open_service: Callable[..., Service],
+) -> None:
+    client = client_of(open_service())
+    refused = client.post("/v1/experiments", json=SHOP | {"arms": ["Photo", "photo"]})
+    assert refused.status_code == 422
+    assert "'Photo' and 'photo' differ only by case" in refused.json()["detail"]
+    create(client)
+    edited = client.patch("/v1/experiments/shop", json={"add_arms": [" Plain"]})
+    assert edited.status_code == 422
+    assert "differ only by case or spaces" in edited.json()["detail"]

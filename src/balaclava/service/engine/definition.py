@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -101,6 +102,7 @@ class ExperimentDefinition:
                 policy.checked_reward(definition.default_reward)
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
+        require_distinct(definition.arms)
         definition._require_fit(policy)
         definition._check_prior(policy)
         if definition.exposures and definition.settle != "window":
@@ -320,3 +322,18 @@ def check_aggregator(url: str) -> str:
     if not (parts.scheme == "https" or local) or not parts.hostname or parts.query:
         raise Problem(422, "aggregators must be URLs such as https://aggregator.example.org")
     return url.rstrip("/")
+
+
+def require_distinct(labels: Sequence[str], before: Sequence[str] = ()) -> None:
+    """Raise a `Problem` if a label differs from another only by case or spaces: one arm's, likely.
+
+    Labels from `before` may: earlier versions took them.
+    """
+    known = {"".join(label.split()).casefold(): label for label in before}
+    for label in labels:
+        other = known.setdefault("".join(label.split()).casefold(), label)
+        if other != label:
+            raise Problem(
+                422,
+                f"arms {other!r} and {label!r} differ only by case or spaces; give another label",
+            )

@@ -29,7 +29,7 @@ from balaclava.service.engine.contexts import (
     stores_features,
     takes_features,
 )
-from balaclava.service.engine.definition import MOST_ARMS, ExperimentDefinition
+from balaclava.service.engine.definition import MOST_ARMS, ExperimentDefinition, require_distinct
 from balaclava.service.engine.guardrails import Guardrail, Guardrails
 from balaclava.service.engine.settings import ExperimentSettings, retention_of
 from balaclava.service.engine.unreleased import (
@@ -332,6 +332,7 @@ class ServedExperiment:
                     roster.number_of(label)
         except BalaclavaError as error:
             raise Problem(422, str(error)) from None
+        require_distinct(added, self.arms)
         if added and len(self.arms) + len(added) > MOST_ARMS:
             raise Problem(
                 422,
