@@ -241,7 +241,8 @@ class PraePolicy(PooledPolicy, PrivateRealPolicy):
 
     def propensity(self, state: Any, arm: int) -> float | None:
         """None in a half-greedy first phase: the draw of a batch's arm has no recorded chance."""
-        first = state.size[0] < self.constants().threshold
+        batch = getattr(state, "batch", state)  # prae-central has it inside its own state
+        first = batch.size[0] < self.constants().threshold
         half = self.first_phase == "half-greedy"
         return None if first and half else super().propensity(state, arm)
 
