@@ -179,8 +179,9 @@ def test_a_draw_that_the_propensity_does_not_count_is_found():
         knows_its_propensities(Drawing(arms=2, epsilon=1.0))
     knows_its_propensities(Silent(arms=2, epsilon=1.0))
     knows_its_propensities(bl.policy("dp-klucb", arms=2, epsilon=1.0))
-    half = bl.policy(
-        "prae-raw", arms=3, epsilon=1.0, horizon=600, moment_order=2, moment_bound=3.2,
-        threshold=20, first_phase="half-greedy",
-    )  # fmt: skip
-    knows_its_propensities(half)
+    for name, more in (("prae-raw", {}), ("prae-central", {"mean_range": 20.0})):
+        half = bl.policy(
+            name, arms=3, epsilon=1.0, horizon=600, moment_order=2, moment_bound=3.2,
+            threshold=20, first_phase="half-greedy", **more,
+        )  # fmt: skip
+        knows_its_propensities(half)
