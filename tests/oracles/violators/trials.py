@@ -204,11 +204,6 @@ TRIALS = [
 ]  # fmt: skip
 WITH_CHANGES = [row.name for row in TRIALS if not row.by_replay]
 PROPER_TRIALS = [
-    trial(
-        "size-of-open-sum",
-        "the next batch is longer after a large raw sum",
-        pooled(size=size_of_open_sum),
-    ),
     trial("pooled", "a batch is released once", pooled()),
     trial("pooled-three", "with three arms", pooled(), arms=3),
 ]

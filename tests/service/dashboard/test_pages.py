@@ -298,7 +298,7 @@ def test_the_page_for_a_review_board_states_the_guarantee_of_the_service(
     assert "gives each person ε=3" in texts["named"]
     assert "learns from at most 3 of each person" in texts["named"]
     assert "gives each reward ε=1" in texts["window"]
-    assert "The trial has ended, after 200 decisions: " in texts["trial ended"]
+    assert "The result is not in yet, after 200 decisions: " in texts["trial ended"]
     assert "What was planned, and what happened" not in texts["arrival"]
     assert "No guarantee covers a person" in texts["window"]
     assert "guarantee covers when a reward arrived" in texts["window"]
